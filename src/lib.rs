@@ -1,0 +1,5 @@
+//! cowork-linux: puts a program, usually an AI coding agent, in a box on Linux.
+#![deny(unsafe_code)]
+
+#[cfg(target_os = "linux")]
+pub mod filter;
