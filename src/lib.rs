@@ -3,3 +3,7 @@
 
 #[cfg(target_os = "linux")]
 pub mod filter;
+pub mod policy;
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+mod sys;

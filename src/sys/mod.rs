@@ -1,0 +1,1 @@
+//! The only room with `unsafe`: one safe function per kernel call.
