@@ -1,0 +1,53 @@
+# Everything one does with this project. `make` alone prints this list.
+
+PREFIX  ?= $(HOME)/.local
+DESTDIR ?=
+MOUNT   ?=
+CMD     ?=
+
+# A shell that does not expand ~ after the = sign leaves it to us.
+prefix = $(patsubst ~/%,$(HOME)/%,$(PREFIX))
+mount = $(patsubst ~/%,$(HOME)/%,$(MOUNT))
+scripts = .ci/run $(wildcard packaging/*.sh packaging/*/*.sh)
+
+.DEFAULT_GOAL := help
+.PHONY: help build run test lint bench install clean
+
+help: ## this list
+	@echo 'cowork-linux: puts an AI coding agent in a box on Linux'
+	@echo
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
+		awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
+	@echo
+	@echo '  make run CMD="claude" MOUNT=~/project    your agent, in a box, over your folder'
+	@echo '  make install PREFIX=~/.local             where the binary goes: PREFIX/bin'
+
+build: ## build .build/cowork-linux (static where possible)
+	@packaging/static/build.sh
+
+run: build ## a ten-line tour of a box; or CMD="..." [MOUNT=dir]
+	@packaging/run.sh "$(mount)" $(CMD)
+
+test: lint ## everything: lint, then the tests as an ordinary user and as root
+	@packaging/test-setup.sh
+	@packaging/test-as-user.sh
+
+lint: ## cargo fmt and clippy, shellcheck where it is installed
+	@cargo fmt --check
+	@packaging/need.sh libseccomp-dev pkg-config
+	@cargo clippy --locked --all-targets -- -D warnings
+	@if command -v shellcheck >/dev/null; then shellcheck $(scripts); \
+		else echo 'shellcheck is not installed: scripts not checked'; fi
+
+bench: build ## launch time, memory and growth beside bwrap; best as an ordinary user
+	@packaging/need.sh bwrap=bubblewrap busybox=busybox-static strace=strace
+	@COWORK_BIN='$(CURDIR)/.build/cowork-linux' cargo bench --locked --profile dev --bench launch
+
+install: build ## copy the binary to PREFIX/bin (~/.local)
+	@install -Dm755 .build/cowork-linux '$(DESTDIR)$(prefix)/bin/cowork-linux'
+	@install -Dm644 -t '$(DESTDIR)$(prefix)/share/doc/cowork-linux' LICENSE LICENSE-MIT LICENSE-APACHE
+	@echo 'installed: $(DESTDIR)$(prefix)/bin/cowork-linux'
+
+clean: ## remove what was built, and the caches
+	@cargo clean
+	@rm -rf --one-file-system .build
