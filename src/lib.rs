@@ -3,7 +3,16 @@
 
 #[cfg(target_os = "linux")]
 pub mod filter;
+pub mod plan;
 pub mod policy;
+#[cfg(target_os = "linux")]
+pub mod probe;
+#[cfg(target_os = "linux")]
+pub mod sandbox;
+#[cfg(target_os = "linux")]
+pub mod session;
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 mod sys;
+#[cfg(target_os = "linux")]
+pub mod terminal;

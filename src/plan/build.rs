@@ -1,0 +1,202 @@
+//! Policy + facts + request -> plan. Pure; the order of this function is the order of the plan.
+
+use std::path::PathBuf;
+
+use super::step::{InsideStep, Limit};
+use super::{Facts, Guarding, Identity, Landlock, Plan, Program, Request, Session};
+use super::{environment, layout, lockdown};
+use crate::policy::{InsidePath, Isolation, Layer, NetMode, PathError, Policy};
+
+/// Who a box is that root starts: nobody's number on any system, so that not even a hole in
+/// every wall leads to a process of the host's root or of one of its users.
+const ROOTS_STAND_IN: u32 = 1_999_001_000;
+const ROOTS_INSIDE_ID: u32 = 1000;
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    #[error("cannot plan the box")]
+    Path(#[source] PathError),
+    #[error("cannot put a mount at {at}, because {by} is there already")]
+    PlaceTaken { at: InsidePath, by: String },
+    #[error("cannot start without the layer `{layer}`, because {because}")]
+    MissingLayer { layer: Layer, because: String },
+    #[error("cannot start with `--isolation landlock`, because this kernel has no Landlock")]
+    NothingLeft,
+    #[error("cannot put a mount at {0} with `--isolation landlock`, because nothing is moved there")]
+    NoPlaces(String),
+    #[error("cannot start in {0}, because that is not an absolute path in the box")]
+    Workdir(String),
+    #[error("cannot call the box `{0}`, because a host name has 1 to 63 of a-z, A-Z, 0-9 and `-`")]
+    Hostname(String),
+}
+
+impl PlanError {
+    pub fn help(&self) -> Option<String> {
+        Some(match self {
+            Self::Path(_) => "check the paths given with --mount, --workdir and in the policy".into(),
+            Self::PlaceTaken { .. } => "give one of them another name: --mount SRC:NAME".into(),
+            Self::MissingLayer { layer, .. } => {
+                format!("`--allow-missing {layer}` starts without it; `cowork-linux doctor` says what else is missing")
+            }
+            Self::NothingLeft => "use a kernel from 5.13 on with Landlock enabled".into(),
+            Self::NoPlaces(_) => "leave the place out: --mount SRC[:MODE]".into(),
+            Self::Workdir(_) => "write a path such as /workspace or /tmp".into(),
+            Self::Hostname(_) => "for example: --hostname box".into(),
+        })
+    }
+}
+
+/// What happens when `request` is carried out under `policy` on a host with these `facts`.
+pub fn build(policy: &Policy, facts: &Facts, request: &Request) -> Result<Plan, PlanError> {
+    let namespaces = policy.lock.isolation == Isolation::Namespaces;
+    let session = session(policy, facts, request)?;
+    let (build, places) = match namespaces {
+        true => layout::tree(policy, facts, request, &session)?,
+        false => layout::weak_tree(policy, facts, request, &session)?,
+    };
+    let lock = lockdown::decide(policy, facts, &build)?;
+    if let (Guarding::On { .. }, false) = (&lock.guarding, facts.seccomp_notify) {
+        let because = "this kernel has no seccomp user notification";
+        lockdown::excuse(policy, Layer::Guard, because)?;
+    }
+    let cwd = working_directory(request, &places, &session)?;
+    let inside = inside_steps(policy, request, &cwd)?;
+    let env = environment::variables(policy, facts, request, &session, places.first());
+    let argv = match request.argv.is_empty() {
+        true => vec![facts.shell.clone().into_os_string()],
+        false => request.argv.clone(),
+    };
+    Ok(Plan {
+        isolation: policy.lock.isolation,
+        network: policy.net.mode,
+        identity: identity(policy, facts),
+        notes: notes(policy, request, &lock),
+        build,
+        inside,
+        lock,
+        program: Program { argv, env, cwd, umask: facts.umask },
+        stdio: facts.stdio,
+        timeout: policy.limits.timeout,
+        session,
+    })
+}
+
+fn session(policy: &Policy, facts: &Facts, request: &Request) -> Result<Session, PlanError> {
+    let directory = facts.state_directory.join("sessions").join(request.id.as_str());
+    let home = match policy.lock.isolation {
+        Isolation::Namespaces => PathBuf::from("/sessions").join(request.id.as_str()),
+        Isolation::Landlock => directory.join("home"),
+    };
+    let home = InsidePath::new(home).map_err(PlanError::Path)?;
+    Ok(Session { id: request.id.clone(), directory, kept: request.kept, home })
+}
+
+/// The numbers and the name the program sees.
+pub(super) fn inside_identity(facts: &Facts) -> (u32, u32, String) {
+    match facts.uid {
+        0 => (ROOTS_INSIDE_ID, ROOTS_INSIDE_ID, "agent".to_owned()),
+        uid => (uid, facts.gid, facts.user.clone()),
+    }
+}
+
+fn identity(policy: &Policy, facts: &Facts) -> Identity {
+    let weak = policy.lock.isolation == Isolation::Landlock;
+    if weak || facts.uid != 0 {
+        let (uid, gid) = (facts.uid, facts.gid);
+        let name = facts.user.clone();
+        return Identity { name, uid, gid, host_uid: uid, host_gid: gid, from_root: false };
+    }
+    let (uid, gid, name) = inside_identity(facts);
+    let (host_uid, host_gid) = (ROOTS_STAND_IN, ROOTS_STAND_IN);
+    Identity { name, uid, gid, host_uid, host_gid, from_root: true }
+}
+
+fn working_directory(
+    request: &Request,
+    places: &[InsidePath],
+    session: &Session,
+) -> Result<PathBuf, PlanError> {
+    let first = places.first().unwrap_or(&session.home);
+    match &request.workdir {
+        None => Ok(first.as_path().to_owned()),
+        Some(dir) => InsidePath::new(first.as_path().join(dir))
+            .map(|path| path.as_path().to_owned())
+            .map_err(|_| PlanError::Workdir(dir.display().to_string())),
+    }
+}
+
+fn inside_steps(
+    policy: &Policy,
+    request: &Request,
+    cwd: &std::path::Path,
+) -> Result<Vec<InsideStep>, PlanError> {
+    let mut steps = Vec::with_capacity(9);
+    let required = !policy.lock.allow_missing.contains(&Layer::Keyring);
+    if policy.lock.isolation == Isolation::Namespaces {
+        let name = request.hostname.as_deref().unwrap_or("cowork");
+        if !is_host_name(name) {
+            return Err(PlanError::Hostname(name.to_owned()));
+        }
+        steps.push(InsideStep::Hostname(name.to_owned()));
+        if policy.net.mode == NetMode::None && policy.net.loopback {
+            steps.push(InsideStep::LoopbackUp);
+        }
+        steps.push(InsideStep::NewKeyring { required });
+        if !policy.lock.nesting {
+            steps.push(InsideStep::NoUserNamespaces);
+        }
+        steps.push(InsideStep::FreezeRoot);
+    } else {
+        steps.push(InsideStep::NewKeyring { required });
+    }
+    steps.push(InsideStep::WorkingDirectory(cwd.to_owned()));
+    steps.push(InsideStep::Limit { what: Limit::CoreSize, value: 0 });
+    if let Some(value) = policy.limits.open_files {
+        steps.push(InsideStep::Limit { what: Limit::OpenFiles, value });
+    }
+    if let Some(value) = policy.limits.processes {
+        steps.push(InsideStep::Limit { what: Limit::Processes, value });
+    }
+    Ok(steps)
+}
+
+fn is_host_name(name: &str) -> bool {
+    matches!(name.len(), 1..=63)
+        && !name.starts_with('-')
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+}
+
+/// What a reader must know and could not guess.
+fn notes(policy: &Policy, request: &Request, lock: &lockdown::Lockdown) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mut note = |text: String| notes.push(text);
+    if policy.lock.isolation == Isolation::Landlock {
+        note("weaker isolation: no namespaces, so the host's processes and file names can be seen, /tmp and /dev/shm are not private, and limits are the caller's".into());
+        if policy.net.mode == NetMode::None {
+            note("no network at all: not even loopback inside".into());
+        }
+    }
+    if policy.net.mode == NetMode::Host {
+        note("the host's network: every local service and the whole internet can be reached".into());
+    }
+    if policy.lock.nesting {
+        note("nesting: programs inside may make namespaces and mounts of their own; Landlock's file rules are off, its scopes stay".into());
+    }
+    if let Landlock::Excused(because) = &lock.landlock {
+        note(format!("without Landlock: {because}"));
+    }
+    if let Landlock::Enforced { abi, .. } = &lock.landlock {
+        if *abi < 6 {
+            note(format!("Landlock ABI {abi} on this kernel: abstract sockets and signals are held by namespaces alone"));
+        }
+    }
+    if let Guarding::Off(because) = &lock.guarding {
+        if !request.mounts.is_empty() && !policy.guard.enabled {
+            note(format!("no guard on git hooks and agent settings: {because}"));
+        }
+    }
+    for needed in &request.needed {
+        note(format!("{} is visible: {}", needed.path.display(), needed.why));
+    }
+    notes
+}

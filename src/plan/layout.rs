@@ -1,0 +1,305 @@
+//! Where everything lies in the box: the root, the session's home, the mounts below it.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::build::PlanError;
+use super::etc;
+use super::step::{BindMode, BuildStep};
+use super::{Facts, LandlockRule, Needed, Request, Rights, Session, Source, SystemEntry};
+use crate::policy::{Access, Bytes, InsidePath, NetMode, Policy};
+
+/// Places that belong to the box: no mount may go there or above them.
+const RESERVED: [&str; 16] = [
+    "/bin", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin",
+    "/sessions", "/sys", "/tmp", "/usr", "/var", "/workspace",
+];
+const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+const SHARED_MEMORY: Bytes = Bytes(256 << 20);
+/// Where the mount points are made before they are shown below the home.
+const MOUNT_POINTS: &str = "/sessions/.mnt";
+
+/// Collects steps and makes every parent folder exactly once.
+struct Steps {
+    steps: Vec<BuildStep>,
+    folders: BTreeSet<PathBuf>,
+}
+
+impl Steps {
+    fn folder(&mut self, at: &InsidePath, mode: u32) {
+        self.parents(at);
+        if self.folders.insert(at.as_path().to_owned()) {
+            self.steps.push(BuildStep::Folder { at: at.clone(), mode });
+        }
+    }
+
+    fn parents(&mut self, at: &InsidePath) {
+        let missing: Vec<&Path> = at
+            .as_path()
+            .ancestors()
+            .skip(1)
+            .take_while(|up| *up != Path::new("/") && !self.folders.contains(*up))
+            .collect();
+        for up in missing.into_iter().rev() {
+            self.folders.insert(up.to_owned());
+            if let Ok(at) = InsidePath::new(up) {
+                self.steps.push(BuildStep::Folder { at, mode: 0o755 });
+            }
+        }
+    }
+
+    fn link(&mut self, at: &'static str, to: impl Into<PathBuf>) {
+        let at = InsidePath::fixed(at);
+        self.parents(&at);
+        self.steps.push(BuildStep::Link { at, to: to.into() });
+    }
+}
+
+/// The steps that build the box's file tree, and where each mount ended up.
+pub(super) fn tree(
+    policy: &Policy,
+    facts: &Facts,
+    request: &Request,
+    session: &Session,
+) -> Result<(Vec<BuildStep>, Vec<InsidePath>), PlanError> {
+    let places = places(request, session)?;
+    let mut all = Steps {
+        steps: vec![BuildStep::MapIds, BuildStep::NewRoot],
+        folders: BTreeSet::new(),
+    };
+    system(&mut all, facts);
+    etc::steps(policy, facts, request, session, &mut all.steps);
+    devices(&mut all);
+    all.folder(&InsidePath::fixed("/proc"), 0o755);
+    all.steps.push(BuildStep::Proc { at: InsidePath::fixed("/proc") });
+    if !policy.lock.nesting {
+        // A masked file below /proc would keep a nested sandbox from mounting one of its own.
+        all.steps.push(BuildStep::Mask { at: InsidePath::fixed("/proc/cmdline") });
+    }
+    let tmp = InsidePath::fixed("/tmp");
+    all.folder(&tmp, 0o755);
+    all.steps.push(BuildStep::Tmpfs { at: tmp, size: policy.files.tmp_size, mode: 0o1777 });
+    all.folder(&InsidePath::fixed("/run"), 0o755);
+    all.link("/var/tmp", "/tmp");
+    if policy.net.mode == NetMode::Host {
+        all.folder(&InsidePath::fixed("/run/systemd"), 0o755);
+    }
+    home(&mut all, session, &places);
+    for needed in &request.needed {
+        visible(&mut all, needed)?;
+    }
+    for (source, at) in request.mounts.iter().zip(&places) {
+        if !at.starts_with(&session.home) {
+            all.folder(at, 0o755);
+        }
+        all.steps.push(share(policy, source, at));
+    }
+    let first = places.first().unwrap_or(&session.home);
+    all.link("/workspace", first.as_path());
+    all.steps.push(BuildStep::EnterRoot);
+    Ok((all.steps, places))
+}
+
+fn share(policy: &Policy, source: &Source, at: &InsidePath) -> BuildStep {
+    let mode = match source.access {
+        Access::Read => BindMode::Read,
+        Access::Write if policy.files.read_only_workspace => BindMode::Read,
+        Access::Write if policy.guard.enabled => BindMode::Guarded,
+        Access::Write => BindMode::Write,
+    };
+    let (from, seen) = (source.path.clone(), source.seen);
+    BuildStep::Bind { from, seen, at: at.clone(), mode, is_folder: true }
+}
+
+fn system(all: &mut Steps, facts: &Facts) {
+    for entry in &facts.system {
+        match entry {
+            SystemEntry::Folder(at) => {
+                all.folder(at, 0o755);
+                let path = at.as_path().to_owned();
+                all.steps.push(BuildStep::System { path, at: at.clone(), is_folder: true });
+            }
+            SystemEntry::Link { at, to } => {
+                all.steps.push(BuildStep::Link { at: at.clone(), to: to.clone() });
+            }
+        }
+    }
+}
+
+fn devices(all: &mut Steps) {
+    all.folder(&InsidePath::fixed("/dev"), 0o755);
+    for name in DEVICES {
+        all.steps.push(BuildStep::Device { name });
+    }
+    for (at, to) in [
+        ("/dev/fd", "/proc/self/fd"),
+        ("/dev/stdin", "/proc/self/fd/0"),
+        ("/dev/stdout", "/proc/self/fd/1"),
+        ("/dev/stderr", "/proc/self/fd/2"),
+        ("/dev/ptmx", "pts/ptmx"),
+    ] {
+        all.link(at, to);
+    }
+    let pts = InsidePath::fixed("/dev/pts");
+    all.folder(&pts, 0o755);
+    all.steps.push(BuildStep::Terminals { at: pts });
+    let shm = InsidePath::fixed("/dev/shm");
+    all.folder(&shm, 0o755);
+    all.steps.push(BuildStep::Tmpfs { at: shm, size: SHARED_MEMORY, mode: 0o1777 });
+}
+
+fn home(all: &mut Steps, session: &Session, places: &[InsidePath]) {
+    all.folder(&session.home, 0o755);
+    // The mount points lie on our own root and are shown below the home as one read-only
+    // folder: nothing is ever created in a directory the program could have prepared.
+    let staging = InsidePath::fixed(MOUNT_POINTS);
+    all.folder(&staging, 0o755);
+    let below = session.home.as_path().join("mnt");
+    let outputs = below.join("outputs");
+    let names: Vec<&Path> = places
+        .iter()
+        .map(InsidePath::as_path)
+        .chain([outputs.as_path()])
+        .filter_map(|at| at.strip_prefix(&below).ok())
+        .collect();
+    for name in names {
+        if let Ok(at) = InsidePath::new(staging.as_path().join(name)) {
+            all.folder(&at, 0o755);
+        }
+    }
+    let ours = |name: &str, at| BuildStep::Own { from: session.directory.join(name), at };
+    all.steps.push(ours("home", session.home.clone()));
+    if let (Ok(mnt), Ok(outputs)) = (session.home.join("mnt"), session.home.join("mnt/outputs")) {
+        all.steps.push(BuildStep::MountPoints { from: staging, at: mnt });
+        all.steps.push(ours("outputs", outputs));
+    }
+}
+
+fn visible(all: &mut Steps, needed: &Needed) -> Result<(), PlanError> {
+    let at = InsidePath::new(&needed.path).map_err(PlanError::Path)?;
+    if let Some(to) = &needed.link_to {
+        all.parents(&at);
+        all.steps.push(BuildStep::Link { at, to: to.clone() });
+        return Ok(());
+    }
+    if needed.is_folder {
+        all.folder(&at, 0o755);
+    } else {
+        all.parents(&at);
+        all.steps.push(BuildStep::File { at: at.clone(), content: String::new() });
+    }
+    all.steps.push(BuildStep::Bind {
+        from: needed.path.clone(),
+        seen: needed.seen,
+        at,
+        mode: match needed.access {
+            Access::Read => BindMode::Read,
+            Access::Write => BindMode::Guarded,
+        },
+        is_folder: needed.is_folder,
+    });
+    Ok(())
+}
+
+/// Decides where each mount goes and refuses two in one place or one inside another.
+fn places(request: &Request, session: &Session) -> Result<Vec<InsidePath>, PlanError> {
+    let below = session.home.join("mnt").map_err(PlanError::Path)?;
+    let mut places: Vec<InsidePath> = Vec::with_capacity(request.mounts.len());
+    for source in &request.mounts {
+        let at = match &source.place {
+            Some(place) if place.is_absolute() => elsewhere(place)?,
+            Some(place) => checked(&below, place)?,
+            None => checked(&below, Path::new(&source.name))?,
+        };
+        if at == below || at.as_path() == below.as_path().join("outputs") {
+            return Err(PlanError::PlaceTaken { at, by: "the session's outputs".to_owned() });
+        }
+        let clash = places.iter().position(|p| p.starts_with(&at) || at.starts_with(p));
+        if let Some(other) = clash {
+            let by = request.mounts[other].path.display().to_string();
+            return Err(PlanError::PlaceTaken { at, by });
+        }
+        places.push(at);
+    }
+    Ok(places)
+}
+
+fn checked(below: &InsidePath, place: &Path) -> Result<InsidePath, PlanError> {
+    InsidePath::new(place).map_err(PlanError::Path)?;
+    InsidePath::new(below.as_path().join(place)).map_err(PlanError::Path)
+}
+
+fn elsewhere(place: &Path) -> Result<InsidePath, PlanError> {
+    let at = InsidePath::new(place).map_err(PlanError::Path)?;
+    let taken = at.as_path() == Path::new("/")
+        || RESERVED.iter().any(|name| at.as_path().starts_with(name));
+    if taken {
+        let error = crate::policy::PathError::Reserved(at.to_string());
+        return Err(PlanError::Path(error));
+    }
+    Ok(at)
+}
+
+/// The weaker form has no tree of its own: the same paths as on the host, named one by one.
+pub(super) fn weak_tree(
+    policy: &Policy,
+    facts: &Facts,
+    request: &Request,
+    session: &Session,
+) -> Result<(Vec<BuildStep>, Vec<InsidePath>), PlanError> {
+    let mut steps = Vec::new();
+    for entry in &facts.system {
+        let (SystemEntry::Folder(at) | SystemEntry::Link { at, .. }) = entry;
+        let path = at.as_path().to_owned();
+        steps.push(BuildStep::System { path, at: at.clone(), is_folder: true });
+    }
+    for at in etc::weak_paths(facts) {
+        steps.push(BuildStep::System { path: at.as_path().to_owned(), at, is_folder: true });
+    }
+    for name in DEVICES {
+        steps.push(BuildStep::Device { name });
+    }
+    steps.push(BuildStep::Proc { at: InsidePath::fixed("/proc") });
+    for name in ["home", "outputs", "tmp"] {
+        let from = session.directory.join(name);
+        let at = InsidePath::new(&from).map_err(PlanError::Path)?;
+        steps.push(BuildStep::Own { from, at });
+    }
+    let mut places = Vec::new();
+    for needed in &request.needed {
+        let at = InsidePath::new(&needed.path).map_err(PlanError::Path)?;
+        let (from, seen, is_folder) = (needed.path.clone(), needed.seen, needed.is_folder);
+        steps.push(BuildStep::Bind { from, seen, at, mode: BindMode::Read, is_folder });
+    }
+    for source in &request.mounts {
+        if let Some(place) = &source.place {
+            return Err(PlanError::NoPlaces(place.display().to_string()));
+        }
+        let at = InsidePath::new(&source.path).map_err(PlanError::Path)?;
+        steps.push(share(policy, source, &at));
+        places.push(at);
+    }
+    Ok((steps, places))
+}
+
+/// What the weaker form allows, step by step.
+pub(super) fn weak_rules(build: &[BuildStep]) -> Vec<LandlockRule> {
+    build
+        .iter()
+        .filter_map(|step| {
+            let (path, rights) = match step {
+                BuildStep::System { at, .. } => (at.clone(), Rights::Read),
+                BuildStep::Device { name } => {
+                    (InsidePath::new(Path::new("/dev").join(name)).ok()?, Rights::Use)
+                }
+                BuildStep::Proc { at } => (at.clone(), Rights::Use),
+                BuildStep::Own { at, .. } | BuildStep::Bind { at, mode: BindMode::Write, .. } => {
+                    (at.clone(), Rights::Write)
+                }
+                BuildStep::Bind { at, .. } => (at.clone(), Rights::Read),
+                _ => return None,
+            };
+            Some(LandlockRule { path, rights })
+        })
+        .collect()
+}

@@ -1,0 +1,169 @@
+//! The walls that stand after the set-up: Landlock, seccomp, guards. Decided here, put up by
+//! `sandbox::lockdown`.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::build::PlanError;
+use super::{BindMode, BuildStep, Facts, Guarding};
+use crate::policy::{InsidePath, Isolation, Layer, NetMode, Policy};
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Lockdown {
+    pub landlock: Landlock,
+    pub seccomp: Seccomp,
+    pub guarding: Guarding,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub enum Landlock {
+    Enforced {
+        abi: i32,
+        /// Empty when programs inside are to mount: the kernel forbids mounts with file rules.
+        files: Vec<LandlockRule>,
+        /// No TCP at all, not even on the box's own loopback.
+        no_tcp: bool,
+    },
+    Excused(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LandlockRule {
+    pub path: InsidePath,
+    pub rights: Rights,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Rights {
+    /// Read and run.
+    Read,
+    /// Read and run, write to what is there, talk to devices; make nothing.
+    Use,
+    /// Everything.
+    Write,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub enum Seccomp {
+    /// A filter compiled ahead and carried in the program.
+    BuiltIn { name: String, and_no_inet: bool },
+    /// A user's profile, compiled when the plan is carried out and kept for the next time.
+    Profile { path: std::path::PathBuf, and_no_inet: bool },
+    Excused(String),
+}
+
+impl fmt::Display for Rights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Read => "read",
+            Self::Use => "use",
+            Self::Write => "write",
+        })
+    }
+}
+
+/// Decides the walls; a wall that is wanted, missing and not excused is an error.
+pub(super) fn decide(
+    policy: &Policy,
+    facts: &Facts,
+    build: &[BuildStep],
+) -> Result<Lockdown, PlanError> {
+    Ok(Lockdown {
+        landlock: landlock(policy, facts, build)?,
+        seccomp: seccomp(policy),
+        guarding: guarding(policy, build),
+    })
+}
+
+fn landlock(
+    policy: &Policy,
+    facts: &Facts,
+    build: &[BuildStep],
+) -> Result<Landlock, PlanError> {
+    if facts.landlock_abi < 1 {
+        let because = "this kernel has no Landlock";
+        if policy.lock.isolation == Isolation::Landlock {
+            return Err(PlanError::NothingLeft);
+        }
+        return excuse(policy, Layer::Landlock, because).map(Landlock::Excused);
+    }
+    let namespaces = policy.lock.isolation == Isolation::Namespaces;
+    let no_tcp = match policy.net.mode {
+        NetMode::Host => false,
+        NetMode::None => !policy.net.loopback || !namespaces,
+    };
+    let mut files = Vec::new();
+    let mut rule = |path: InsidePath, rights| files.push(LandlockRule { path, rights });
+    if namespaces && !policy.lock.nesting {
+        rule(InsidePath::fixed("/"), Rights::Read);
+        rule(InsidePath::fixed("/dev"), Rights::Use);
+        rule(InsidePath::fixed("/proc"), Rights::Use);
+    }
+    if !policy.lock.nesting {
+        for step in build {
+            match step {
+                BuildStep::Tmpfs { at, .. } | BuildStep::Own { at, .. } if namespaces => {
+                    rule(at.clone(), Rights::Write);
+                }
+                BuildStep::Bind { at, mode, .. } if namespaces => {
+                    // A rule belongs to the folder itself, so it also covers what pid 1 opens
+                    // through its own writable copy of the mount.
+                    if *mode != BindMode::Read {
+                        rule(at.clone(), Rights::Write);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    if !namespaces {
+        files.extend(super::layout::weak_rules(build));
+    }
+    Ok(Landlock::Enforced { abi: facts.landlock_abi, files, no_tcp })
+}
+
+fn seccomp(policy: &Policy) -> Seccomp {
+    if policy.lock.allow_missing.contains(&Layer::Seccomp) && policy.lock.seccomp == "none" {
+        return Seccomp::Excused("--allow-missing seccomp".to_owned());
+    }
+    // Without a network namespace the only wall before the network is the filter.
+    let and_no_inet =
+        policy.lock.isolation == Isolation::Landlock && policy.net.mode == NetMode::None;
+    let name = match policy.lock.seccomp.as_str() {
+        "default" if policy.lock.nesting => "nested",
+        other => other,
+    };
+    if name.contains('/') {
+        Seccomp::Profile { path: name.into(), and_no_inet }
+    } else {
+        Seccomp::BuiltIn { name: name.to_owned(), and_no_inet }
+    }
+}
+
+fn guarding(policy: &Policy, build: &[BuildStep]) -> Guarding {
+    if !policy.guard.enabled {
+        return Guarding::Off("the policy lifts it".to_owned());
+    }
+    let doors: Vec<_> = build
+        .iter()
+        .filter_map(|step| match step {
+            BuildStep::Bind { at, mode: BindMode::Guarded, .. } => Some(at.clone()),
+            _ => None,
+        })
+        .collect();
+    if doors.is_empty() {
+        return Guarding::Off("no mount needs it".to_owned());
+    }
+    Guarding::On { rules: policy.guard.clone(), doors }
+}
+
+/// The reason again if the layer may be missing, an error if not.
+pub(super) fn excuse(policy: &Policy, layer: Layer, because: &str) -> Result<String, PlanError> {
+    if policy.lock.allow_missing.contains(&layer) {
+        Ok(because.to_owned())
+    } else {
+        Err(PlanError::MissingLayer { layer, because: because.to_owned() })
+    }
+}

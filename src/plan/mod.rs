@@ -1,0 +1,186 @@
+//! What will be done: one immutable value that everything after it only reads.
+//!
+//! `build` is a pure function of the policy, of the facts about the host and of the request.
+//! A plan can be printed and compared; making one changes nothing anywhere.
+
+mod build;
+mod environment;
+mod etc;
+mod layout;
+mod lockdown;
+mod show;
+mod step;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::policy::{Guard, InsidePath, Isolation, Layer, NetMode, SessionId};
+
+pub use build::{PlanError, build};
+pub use lockdown::{Landlock, LandlockRule, Lockdown, Rights, Seccomp};
+pub use show::{Sentences, one_line};
+pub use step::{BindMode, BuildStep, InsideStep, Limit, Seen};
+
+/// Everything that will happen, in the order in which it will happen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Plan {
+    pub session: Session,
+    pub isolation: Isolation,
+    pub network: NetMode,
+    pub identity: Identity,
+    /// Before the new root is entered.
+    pub build: Vec<BuildStep>,
+    /// After it is entered, before the doors are locked.
+    pub inside: Vec<InsideStep>,
+    pub lock: Lockdown,
+    pub program: Program,
+    pub stdio: [Stdio; 3],
+    pub timeout: Option<Duration>,
+    /// What is weaker or other than a reader of the command line would expect.
+    pub notes: Vec<String>,
+}
+
+/// Where a session lives on the host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Session {
+    pub id: SessionId,
+    /// The directory that holds `home`, `outputs` and the lock.
+    pub directory: PathBuf,
+    /// Whether the home is there for the next run of the same name.
+    pub kept: bool,
+    /// The home as the program sees it.
+    pub home: InsidePath,
+}
+
+/// Who the program is, inside and as the host's kernel sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Identity {
+    pub name: String,
+    pub uid: u32,
+    pub gid: u32,
+    pub host_uid: u32,
+    pub host_gid: u32,
+    /// The launcher is root: the maps are written from outside and owners are mapped per mount.
+    pub from_root: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Program {
+    #[serde(serialize_with = "show::os_strings")]
+    pub argv: Vec<OsString>,
+    /// Names and values; the values of passed-on variables are not printed.
+    #[serde(serialize_with = "show::environment")]
+    pub env: Vec<(OsString, OsString)>,
+    pub cwd: PathBuf,
+    pub umask: u32,
+}
+
+/// How one of the program's three standard streams is connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stdio {
+    /// The caller's pipe, socket or null device, handed over as it is.
+    Direct,
+    /// A regular file: copied through a pipe, so that it cannot be opened again from inside.
+    Copied,
+    /// A terminal: the box gets one of its own.
+    Terminal,
+}
+
+/// What is asked for beyond the policy: resolved by looking at the host, before planning.
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub id: SessionId,
+    pub kept: bool,
+    pub mounts: Vec<Source>,
+    /// What the program on the command line needs and is not in the system's directories.
+    pub needed: Vec<Needed>,
+    /// Folders that come before the system's on PATH.
+    pub path: Vec<PathBuf>,
+    pub argv: Vec<OsString>,
+    pub workdir: Option<PathBuf>,
+    pub hostname: Option<String>,
+    /// Variables given with `--env`; they win over the policy.
+    pub env: Vec<(OsString, OsString)>,
+}
+
+/// A folder to share, looked at once; whoever opens it later compares.
+#[derive(Debug, Clone)]
+pub struct Source {
+    pub path: PathBuf,
+    pub seen: Seen,
+    pub place: Option<PathBuf>,
+    pub name: OsString,
+    pub access: crate::policy::Access,
+}
+
+/// Something outside the system's directories that the program cannot do without.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Needed {
+    pub path: PathBuf,
+    pub seen: Seen,
+    pub is_folder: bool,
+    pub why: String,
+    /// A link, made again rather than shown.
+    pub link_to: Option<PathBuf>,
+    pub access: crate::policy::Access,
+}
+
+/// What the host offers and how it is laid out. Read once, by `probe`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Facts {
+    pub uid: u32,
+    pub gid: u32,
+    pub user: String,
+    pub umask: u32,
+    /// 0 when the kernel has no Landlock.
+    pub landlock_abi: i32,
+    pub seccomp_notify: bool,
+    /// `/bin`, `/lib64` and their like: links on merged systems, folders on others.
+    pub system: Vec<SystemEntry>,
+    /// Entries of /etc that programs need, as found.
+    pub etc: Vec<EtcEntry>,
+    pub stdio: [Stdio; 3],
+    pub state_directory: PathBuf,
+    pub shell: PathBuf,
+    /// The caller's environment.
+    #[serde(skip)]
+    pub env: Vec<(OsString, OsString)>,
+    /// Name and address git commits are to carry.
+    pub git_identity: Option<(String, String)>,
+    /// Contents of the host's resolv.conf, for the host's network.
+    pub resolver: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub enum SystemEntry {
+    Folder(InsidePath),
+    Link { at: InsidePath, to: PathBuf },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub enum EtcEntry {
+    /// Shown read-only.
+    Shown { name: String, is_folder: bool },
+    /// Small and copied.
+    Copied { name: String, content: Vec<u8> },
+    /// A link into the system's directories.
+    Link { name: String, to: PathBuf },
+}
+
+/// What the program in the box may not change although it may write around it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub enum Guarding {
+    On { rules: Guard, doors: Vec<InsidePath> },
+    Off(String),
+}
+
+/// A layer the policy asks for and this host lacks, and whether that was excused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Missing {
+    pub layer: Layer,
+    pub because: String,
+}

@@ -1,0 +1,156 @@
+//! A plan in words: sentences for people, one line for the start of a run, JSON by serde.
+
+use std::ffi::OsString;
+use std::fmt;
+
+use serde::Serializer;
+use serde::ser::SerializeSeq;
+
+use super::{BindMode, BuildStep, Guarding, Landlock, Plan, Seccomp, Stdio};
+use crate::policy::{Isolation, NetMode};
+
+/// Prints a plan as numbered sentences.
+#[derive(Debug)]
+pub struct Sentences<'a>(pub &'a Plan);
+
+impl fmt::Display for Sentences<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plan = self.0;
+        let mut number = 0;
+        let mut line = |f: &mut fmt::Formatter<'_>, text: &dyn fmt::Display| {
+            number += 1;
+            writeln!(f, "{number:3}  {text}")
+        };
+        line(f, &format_args!("open the session {} in {}", plan.session.id, plan.session.directory.display()))?;
+        line(f, &format_args!("{}", start(plan)))?;
+        for step in &plan.build {
+            line(f, step)?;
+        }
+        for step in &plan.inside {
+            line(f, step)?;
+        }
+        line(f, &"never gain privileges, drop every capability")?;
+        line(f, &format_args!("{}", landlock(&plan.lock.landlock)))?;
+        line(f, &format_args!("{}", seccomp(&plan.lock.seccomp)))?;
+        line(f, &format_args!("{}", guarding(&plan.lock.guarding)))?;
+        if plan.stdio.contains(&Stdio::Terminal) {
+            line(f, &"give the program a terminal of its own")?;
+        }
+        if let Some(limit) = plan.timeout {
+            line(f, &format_args!("end it after {}", humantime::format_duration(limit)))?;
+        }
+        let words: Vec<_> = plan.program.argv.iter().map(|word| word.to_string_lossy()).collect();
+        line(f, &format_args!("run {}", words.join(" ")))?;
+        for note in &plan.notes {
+            writeln!(f, "note: {note}")?;
+        }
+        Ok(())
+    }
+}
+
+fn start(plan: &Plan) -> String {
+    let id = &plan.identity;
+    match plan.isolation {
+        Isolation::Namespaces => format!(
+            "make new user, mount, pid, {}ipc, uts and cgroup namespaces as {} (uid {} inside, {} outside)",
+            if plan.network == NetMode::None { "network, " } else { "" },
+            id.name, id.uid, id.host_uid
+        ),
+        Isolation::Landlock => format!("start a process as {} (uid {}) without namespaces", id.name, id.uid),
+    }
+}
+
+fn landlock(wall: &Landlock) -> String {
+    match wall {
+        Landlock::Excused(because) => format!("go without Landlock: {because}"),
+        Landlock::Enforced { abi, files, no_tcp } => {
+            let mut text = format!("put up Landlock (ABI {abi}):");
+            if files.is_empty() {
+                text.push_str(" no file rules");
+            }
+            for (index, rule) in files.iter().enumerate() {
+                text.push_str(if index == 0 { " " } else { ", " });
+                text.push_str(&format!("{} {}", rule.rights, rule.path));
+            }
+            if *no_tcp {
+                text.push_str("; no TCP");
+            }
+            if *abi >= 6 {
+                text.push_str("; no abstract sockets or signals beyond the box");
+            }
+            text
+        }
+    }
+}
+
+fn seccomp(wall: &Seccomp) -> String {
+    let inet = |yes: bool| if yes { " and no-inet" } else { "" };
+    match wall {
+        Seccomp::BuiltIn { name, and_no_inet } => {
+            format!("allow only the system calls of `{name}`{}", inet(*and_no_inet))
+        }
+        Seccomp::Profile { path, and_no_inet } => {
+            format!("allow only the system calls of {}{}", path.display(), inet(*and_no_inet))
+        }
+        Seccomp::Excused(because) => format!("go without seccomp: {because}"),
+    }
+}
+
+fn guarding(guard: &Guarding) -> String {
+    match guard {
+        Guarding::Off(because) => format!("guard nothing: {because}"),
+        Guarding::On { rules, doors } => {
+            let doors: Vec<_> = doors.iter().map(ToString::to_string).collect();
+            let git = if rules.git { "git hooks, git configuration that runs programs, " } else { "" };
+            format!("keep as they are in {}: {git}{}", doors.join(", "), rules.names.join(", "))
+        }
+    }
+}
+
+/// The one line printed at the start of a run.
+pub fn one_line(plan: &Plan) -> String {
+    let mounts: Vec<_> = plan
+        .build
+        .iter()
+        .filter_map(|step| match step {
+            BuildStep::Bind { from, mode, .. } if !from.starts_with(&plan.session.directory) => {
+                let mode = if *mode == BindMode::Read { "ro" } else { "rw" };
+                Some(format!("{} ({mode})", from.display()))
+            }
+            _ => None,
+        })
+        .collect();
+    let mounts = if mounts.is_empty() { "no folders".to_owned() } else { mounts.join(", ") };
+    let network = match plan.network {
+        NetMode::None => "no network",
+        NetMode::Host => "THE HOST'S NETWORK",
+    };
+    let walls = match (&plan.isolation, &plan.lock.landlock, &plan.lock.seccomp) {
+        (Isolation::Landlock, ..) => "Landlock and seccomp only (weaker)",
+        (_, Landlock::Enforced { .. }, Seccomp::BuiltIn { .. } | Seccomp::Profile { .. }) => {
+            "namespaces, seccomp, Landlock"
+        }
+        (_, Landlock::Excused(_), Seccomp::BuiltIn { .. } | Seccomp::Profile { .. }) => {
+            "namespaces, seccomp (no Landlock)"
+        }
+        (_, Landlock::Enforced { .. }, Seccomp::Excused(_)) => "namespaces, Landlock (no seccomp)",
+        (_, Landlock::Excused(_), Seccomp::Excused(_)) => "namespaces only",
+    };
+    format!("session {}: {mounts}; {network}; {walls}", plan.session.id)
+}
+
+pub(super) fn os_strings<S: Serializer>(list: &[OsString], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(list.iter().map(|text| text.to_string_lossy()))
+}
+
+/// Names only: a value handed on may be a secret, and plans end up in logs.
+pub(super) fn environment<S: Serializer>(
+    env: &[(OsString, OsString)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let mut seq = serializer.serialize_seq(Some(env.len()))?;
+    for (name, _) in env {
+        seq.serialize_element(&name.to_string_lossy())?;
+    }
+    seq.end()
+}

@@ -1,0 +1,154 @@
+//! Looks at a folder that is to be shared, once, and decides whether it may be.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
+
+use super::etc::small_file;
+use crate::plan::{Needed, Seen, Source};
+use crate::policy::{Access, MountSpec};
+
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    #[error("cannot mount {path}")]
+    Unreachable { path: String, source: io::Error },
+    #[error("cannot mount {path}, because it is {what}")]
+    NotAFolder { path: String, what: &'static str },
+    #[error("cannot mount {path}, because {why}")]
+    TooWide { path: String, why: &'static str },
+}
+
+impl SourceError {
+    pub fn help(&self) -> Option<String> {
+        Some(match self {
+            Self::Unreachable { source, .. } => match source.raw_os_error() {
+                Some(libc::ENOENT) => "check the spelling; nothing is created for you".into(),
+                Some(libc::EACCES) => "you may not read it; choose a folder of your own".into(),
+                Some(libc::ELOOP) => "its links lead in a circle or through /proc; name the folder itself".into(),
+                _ => "name a folder that you can open".into(),
+            },
+            Self::NotAFolder { .. } => "mount the folder that holds it".into(),
+            Self::TooWide { .. } => "mount the project's own folder".into(),
+        })
+    }
+}
+
+/// Resolves a mount's source: links are followed now and never again.
+pub fn look_at(spec: &MountSpec, state: &Path) -> Result<Source, SourceError> {
+    let shown = spec.source.display().to_string();
+    let unreachable = |source| SourceError::Unreachable { path: shown.clone(), source };
+    let how = OpenHow::new()
+        .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
+        .resolve(ResolveFlag::RESOLVE_NO_MAGICLINKS);
+    let fd = openat2(AT_FDCWD, &spec.source, how).map_err(|e| unreachable(e.into()))?;
+    let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    let path = std::fs::read_link(&link).map_err(unreachable)?;
+    let metadata = std::fs::metadata(&link).map_err(unreachable)?;
+    if let Some(what) = not_a_folder(&metadata) {
+        return Err(SourceError::NotAFolder { path: shown, what });
+    }
+    nix::unistd::access(link.as_str(), nix::unistd::AccessFlags::R_OK | nix::unistd::AccessFlags::X_OK)
+        .map_err(|e| unreachable(e.into()))?;
+    if let Some(why) = too_wide(&path, state) {
+        return Err(SourceError::TooWide { path: shown, why });
+    }
+    let name = own_name(&spec.source).or_else(|| own_name(&path)).unwrap_or_else(|| "w".into());
+    let seen = seen(&metadata);
+    Ok(Source { path, seen, place: spec.place.clone(), name, access: spec.access })
+}
+
+fn own_name(path: &Path) -> Option<OsString> {
+    path.file_name().map(OsString::from)
+}
+
+pub(super) fn seen(metadata: &std::fs::Metadata) -> Seen {
+    Seen {
+        device: metadata.dev(),
+        inode: metadata.ino(),
+        uid: metadata.uid(),
+        gid: metadata.gid(),
+    }
+}
+
+fn not_a_folder(metadata: &std::fs::Metadata) -> Option<&'static str> {
+    use std::os::unix::fs::FileTypeExt;
+    let kind = metadata.file_type();
+    match () {
+        () if kind.is_dir() => None,
+        () if kind.is_file() => Some("a file"),
+        () if kind.is_socket() => Some("a socket"),
+        () if kind.is_fifo() => Some("a FIFO"),
+        () => Some("a device"),
+    }
+}
+
+/// Folders that would show more than a project, or let the box change its own walls.
+fn too_wide(path: &Path, state: &Path) -> Option<&'static str> {
+    const SYSTEM: [&str; 12] = [
+        "/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/proc", "/run", "/sys", "/usr",
+        "/var",
+    ];
+    const KEYS: [&str; 9] = [
+        ".ssh", ".gnupg", ".aws", ".kube", ".docker", ".password-store", ".azure",
+        ".config/gcloud", ".mozilla",
+    ];
+    if SYSTEM.iter().any(|name| path == Path::new(name)) {
+        return Some("that is a part of the system");
+    }
+    if ["/proc", "/sys", "/dev"].iter().any(|name| path.starts_with(name)) {
+        return Some("that is a view of the kernel, not a folder of files");
+    }
+    let state = std::fs::canonicalize(state).unwrap_or_else(|_| state.to_owned());
+    if path.starts_with(&state) {
+        return Some("that is where sessions keep their state");
+    }
+    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute())?;
+    let home = std::fs::canonicalize(&home).unwrap_or(home);
+    if home != Path::new("/") && home.starts_with(path) {
+        return Some("it holds your whole home, with every key in it");
+    }
+    if state.starts_with(path) {
+        return Some("it holds the state of all sessions");
+    }
+    let keys = KEYS.iter().any(|name| path.starts_with(home.join(name)));
+    keys.then_some("it holds keys")
+}
+
+/// What a linked worktree needs besides its own folder: the repository it belongs to.
+///
+/// The pointer is the repository's word against the disk's, so it must be answered: the folder
+/// it names has to point back at this worktree, which a hostile checkout cannot arrange.
+pub fn worktree(source: &Source) -> Option<Needed> {
+    let pointer = small_file(&source.path.join(".git"))?;
+    let target = String::from_utf8(pointer).ok()?;
+    let target = PathBuf::from(target.strip_prefix("gitdir:")?.trim());
+    let target = std::fs::canonicalize(source.path.join(target)).ok()?;
+    let back = String::from_utf8(small_file(&target.join("gitdir"))?).ok()?;
+    if std::fs::canonicalize(back.trim()).ok()? != source.path.join(".git") {
+        return None;
+    }
+    let common = String::from_utf8(small_file(&target.join("commondir"))?).ok()?;
+    let common = std::fs::canonicalize(target.join(common.trim())).ok()?;
+    let whole = target.starts_with(&common)
+        && common.join("HEAD").is_file()
+        && common.join("objects").is_dir();
+    if !whole || source.path.starts_with(&common) || common.starts_with(&source.path) {
+        return None;
+    }
+    let metadata = std::fs::metadata(&common).ok()?;
+    Some(Needed {
+        path: common,
+        seen: seen(&metadata),
+        is_folder: true,
+        why: format!("{} is a worktree of the repository there", source.path.display()),
+        link_to: None,
+        access: match source.access {
+            Access::Read => Access::Read,
+            Access::Write => Access::Write,
+        },
+    })
+}

@@ -1,0 +1,159 @@
+//! The box's side up to the lock: one function that is the order of operations. It reports a
+//! failure as two numbers; the launcher owns the plan and makes the words.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use nix::fcntl::OFlag;
+use nix::pty::{grantpt, posix_openpt, unlockpt};
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::stat::{Mode, umask};
+
+use super::init::{self, Locked};
+use super::mounts::{self, Site};
+use super::owners::Prepared;
+use super::streams::BoxEnds;
+use super::wire::{Message, Wire};
+use super::lockdown;
+use crate::plan::{InsideStep, Limit, Plan, Stdio};
+use crate::policy::Isolation;
+use crate::sys;
+use crate::sys::process::SingleThreaded;
+
+/// Everything the first process of a box is born with.
+#[derive(Debug)]
+pub(super) struct Orders<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) filters: &'a [Vec<u8>],
+    pub(super) prepared: Prepared,
+    pub(super) ends: BoxEnds,
+    pub(super) wire: Wire,
+}
+
+/// What comes after the plan's own steps, numbered from their end.
+const LATE: [&str; 5] = [
+    "give the program a terminal",
+    "drop every capability",
+    "put up Landlock",
+    "load the system call filter",
+    "hide pid 1 from the box",
+];
+
+pub(super) fn late_step(number: usize) -> &'static str {
+    LATE.get(number).copied().unwrap_or("start the program")
+}
+
+/// A step of the plan that did not work.
+struct Failure {
+    step: usize,
+    error: io::Error,
+}
+
+/// Never returns: builds the box, locks it, becomes its pid 1.
+pub(super) fn main(proof: &SingleThreaded, orders: Orders<'_>) -> ! {
+    match build_and_lock(orders) {
+        Ok(locked) => init::main(proof, locked),
+        Err((wire, failure)) => {
+            let errno = failure.error.raw_os_error().unwrap_or(libc::EIO);
+            let _ = wire.send(&Message::Failed { step: failure.step as u32, errno });
+            sys::process::exit_now(125)
+        }
+    }
+}
+
+fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
+    let Orders { plan, filters, prepared, ends, wire } = orders;
+    let mut site = Site::new(&plan.identity, prepared);
+    let mut terminal = None;
+    let done = (|| {
+        wait_for_maps(plan, &wire)?;
+        if plan.isolation == Isolation::Namespaces {
+            umask(Mode::empty());
+            for (step, what) in plan.build.iter().enumerate() {
+                mounts::apply(&mut site, step, what).map_err(|error| Failure { step, error })?;
+            }
+        }
+        let mut step = plan.build.len();
+        for what in &plan.inside {
+            apply(what).map_err(|error| Failure { step, error })?;
+            step += 1;
+        }
+        let mut late = |result: io::Result<()>| {
+            step += 1;
+            result.map_err(|error| Failure { step: step - 1, error })
+        };
+        late(own_terminal(plan, &wire, &mut terminal))?;
+        late(sys::process::no_new_privileges().and_then(|()| lockdown::drop_capabilities()))?;
+        late(lockdown::landlock(&plan.lock.landlock))?;
+        late(lockdown::seccomp(filters))?;
+        late(sys::process::hide_from_others())?;
+        sys::process::forget_arguments();
+        Ok(())
+    })();
+    match done {
+        Ok(()) => Ok(Locked { plan, ends, wire, terminal, doors: site.doors }),
+        Err(failure) => Err((wire, failure)),
+    }
+}
+
+/// Asks to die with the launcher, and makes sure that it has not died already.
+fn wait_for_maps(plan: &Plan, wire: &Wire) -> Result<(), Failure> {
+    let failed = |error| Failure { step: 0, error };
+    sys::process::die_with_parent().map_err(failed)?;
+    if plan.identity.from_root {
+        match wire.receive().map_err(failed)? {
+            Some(Message::Go) => {}
+            _ => sys::process::exit_now(125),
+        }
+    }
+    Ok(())
+}
+
+fn apply(step: &InsideStep) -> io::Result<()> {
+    match step {
+        InsideStep::Hostname(name) => Ok(nix::unistd::sethostname(name)?),
+        InsideStep::LoopbackUp => sys::net::loopback_up(),
+        InsideStep::NewKeyring { required } => match sys::process::new_session_keyring() {
+            // A kernel without keyrings has none to leak.
+            Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => Ok(()),
+            Err(error) if *required => Err(error),
+            _ => Ok(()),
+        },
+        InsideStep::NoUserNamespaces => {
+            std::fs::write("/proc/sys/user/max_user_namespaces", "0")
+        }
+        InsideStep::FreezeRoot => {
+            let root = std::fs::File::open("/")?;
+            sys::mount::freeze_mount(std::os::fd::AsFd::as_fd(&root))
+        }
+        InsideStep::WorkingDirectory(path) => Ok(nix::unistd::chdir(path)?),
+        InsideStep::Limit { what, value } => limit(*what, *value),
+    }
+}
+
+fn limit(what: Limit, value: u64) -> io::Result<()> {
+    let resource = match what {
+        Limit::CoreSize => Resource::RLIMIT_CORE,
+        Limit::OpenFiles => Resource::RLIMIT_NOFILE,
+        Limit::Processes => Resource::RLIMIT_NPROC,
+    };
+    // The caller's own hard limit stays the ceiling: raising it would need privileges.
+    let (_, hard) = nix::sys::resource::getrlimit(resource)?;
+    let value = value.min(hard);
+    Ok(setrlimit(resource, value, value)?)
+}
+
+/// Opens a terminal from the box's own set and hands the other end to the launcher.
+fn own_terminal(plan: &Plan, wire: &Wire, slot: &mut Option<OwnedFd>) -> io::Result<()> {
+    if !plan.stdio.contains(&Stdio::Terminal) {
+        return Ok(());
+    }
+    let master = posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC)?;
+    grantpt(&master)?;
+    unlockpt(&master)?;
+    let name = nix::pty::ptsname_r(&master)?;
+    let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    *slot = Some(nix::fcntl::open(name.as_str(), flags, Mode::empty())?);
+    let master = sys::fds::duplicate(std::os::fd::AsRawFd::as_raw_fd(&master))?;
+    wire.send(&Message::Terminal(master))
+}

@@ -1,0 +1,161 @@
+//! The launcher's side: one function that is the order of operations.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use super::child::{self, Orders};
+use super::streams::{self, CallerEnds};
+use super::wire::{self, Message, Wire};
+use super::owners;
+use crate::plan::Plan;
+use crate::policy::{Isolation, NetMode};
+use crate::sys::process::{self, Forked, SingleThreaded};
+
+/// Why a box did not come to be. The sentence and the remedy are made here, where the plan is.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    #[error("cannot start with one thread")]
+    Threads(#[source] io::Error),
+    #[error("cannot make the streams of the program")]
+    Streams(#[source] io::Error),
+    #[error("cannot create namespaces")]
+    Clone(#[source] io::Error),
+    #[error("cannot {what}")]
+    Step { what: String, is_bind: bool, is_proc: bool, source: io::Error },
+    #[error("cannot learn how the box is doing")]
+    Wire(#[source] io::Error),
+}
+
+impl LaunchError {
+    pub fn help(&self) -> Option<String> {
+        let code = |error: &io::Error| error.raw_os_error().unwrap_or(0);
+        Some(match self {
+            Self::Threads(error) if code(error) == libc::ENOENT => {
+                "/proc is not mounted here; mount it: mount -t proc proc /proc".into()
+            }
+            Self::Clone(error) if matches!(code(error), libc::EPERM | libc::ENOSPC | libc::EACCES) => {
+                "this host blocks user namespaces; `cowork-linux doctor` names the rule, \
+                 `--isolation landlock` is the weaker way without them".into()
+            }
+            Self::Clone(error) if code(error) == libc::ENOSYS => {
+                "clone3 is refused, usually by the container around this shell; \
+                 `--isolation landlock` works without it".into()
+            }
+            Self::Step { source, .. } if code(source) == libc::ESTALE => {
+                "it was replaced while the box was being built; run the command again".into()
+            }
+            Self::Step { source, is_bind: true, .. } if code(source) == libc::ENOENT => {
+                "it vanished while the box was being built; check --mount".into()
+            }
+            Self::Step { source, is_bind: true, .. } if code(source) == libc::EACCES => {
+                "you may not read it; choose a folder of your own".into()
+            }
+            Self::Step { source, is_bind: true, .. } if code(source) == libc::EINVAL => {
+                "its filesystem cannot map owners; as root, run as an ordinary user instead".into()
+            }
+            Self::Step { source, is_proc: true, .. } if code(source) == libc::EPERM => {
+                "parts of /proc are covered by the container around this shell; start that \
+                 container without masked paths, or use `--isolation landlock`".into()
+            }
+            Self::Step { source, .. } if code(source) == libc::ENOSYS => {
+                "this kernel is too old for it; 5.15 is the oldest that works".into()
+            }
+            _ => "`cowork-linux doctor` shows what this host offers".into(),
+        })
+    }
+}
+
+/// A box that has been started: its first process and the line to it.
+#[derive(Debug)]
+pub struct Running {
+    pidfd: OwnedFd,
+    wire: Wire,
+    pub streams: CallerEnds,
+}
+
+impl Running {
+    pub fn line(&self) -> BorrowedFd<'_> {
+        self.wire.as_fd()
+    }
+
+    pub fn receive(&self) -> io::Result<Option<Message>> {
+        self.wire.receive()
+    }
+
+    /// Hands a signal to the program.
+    pub fn signal(&self, signal: i32) -> io::Result<()> {
+        self.wire.send(&Message::Signal { signal })
+    }
+
+    /// Ends everything in the box at once.
+    pub fn kill(&self) -> io::Result<()> {
+        process::signal(self.pidfd.as_fd(), libc::SIGKILL)
+    }
+
+    /// Waits until the first process, and with it everything in the box, is gone.
+    pub fn wait_gone(&self) {
+        use nix::sys::wait::{Id, WaitPidFlag, waitid};
+        let gone = || waitid(Id::PIDFd(self.pidfd.as_fd()), WaitPidFlag::WEXITED);
+        while gone() == Err(nix::errno::Errno::EINTR) {}
+    }
+}
+
+/// Starts a box. Read this to know what happens, and in which order.
+pub fn launch(plan: &Plan, filters: &[Vec<u8>]) -> Result<Running, LaunchError> {
+    let proof = SingleThreaded::prove().map_err(LaunchError::Threads)?;
+    let (streams, ends) = streams::open(plan.stdio).map_err(LaunchError::Streams)?;
+    let (wire, theirs) = wire::pair().map_err(LaunchError::Streams)?;
+    let prepared = owners::prepare(&proof, plan)
+        .map_err(|(step, source)| explain(plan, step as u32, source))?;
+
+    let forked = process::clone_into(&proof, namespaces(plan)).map_err(LaunchError::Clone)?;
+    let (pid, pidfd) = match forked {
+        Forked::Child => {
+            drop((streams, wire));
+            child::main(&proof, Orders { plan, filters, prepared, ends, wire: theirs })
+        }
+        Forked::Parent { pid, pidfd } => (pid, pidfd),
+    };
+
+    drop((ends, theirs, prepared)); // or the end of a stream would never be seen
+    if plan.identity.from_root {
+        owners::write_maps_from_outside(&plan.identity, pid)
+            .map_err(|error| explain(plan, 0, error))?;
+        wire.send(&Message::Go).map_err(LaunchError::Wire)?;
+    }
+    Ok(Running { pidfd, wire, streams })
+}
+
+fn namespaces(plan: &Plan) -> i32 {
+    if plan.isolation == Isolation::Landlock {
+        return 0;
+    }
+    let network = match plan.network {
+        NetMode::None => libc::CLONE_NEWNET,
+        NetMode::Host => 0,
+    };
+    network
+        | libc::CLONE_NEWUSER
+        | libc::CLONE_NEWNS
+        | libc::CLONE_NEWPID
+        | libc::CLONE_NEWIPC
+        | libc::CLONE_NEWUTS
+        | libc::CLONE_NEWCGROUP
+}
+
+/// Turns the number of a failed step back into its sentence.
+pub fn explain(plan: &Plan, step: u32, source: io::Error) -> LaunchError {
+    let at = step as usize;
+    let (what, is_bind, is_proc) = match (plan.build.get(at), at.checked_sub(plan.build.len())) {
+        (Some(step), _) => {
+            let is_proc = matches!(step, crate::plan::BuildStep::Proc { .. });
+            (step.to_string(), step.is_bind(), is_proc)
+        }
+        (None, Some(rest)) => match plan.inside.get(rest) {
+            Some(step) => (step.to_string(), false, false),
+            None => (child::late_step(rest - plan.inside.len()).to_owned(), false, false),
+        },
+        (None, None) => ("set up the box".to_owned(), false, false),
+    };
+    LaunchError::Step { what, is_bind, is_proc, source }
+}

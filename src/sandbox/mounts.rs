@@ -1,0 +1,215 @@
+//! Carries out the steps that build the box's file tree. Every place is resolved from a
+//! descriptor of the new root, every source is opened once.
+
+use std::ffi::{CStr, CString};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, mkdirat, mknodat};
+use nix::unistd::{fchdir, symlinkat};
+
+use super::owners::Prepared;
+use crate::plan::{BindMode, BuildStep, Identity, Seen};
+use crate::policy::InsidePath;
+use crate::sys::mount::{self, ATTR_NO_DEVICES, ATTR_NO_EXEC, ATTR_NO_SETUID, ATTR_READ_ONLY};
+
+const SAFE: u64 = ATTR_NO_SETUID | ATTR_NO_DEVICES;
+
+/// What is known while the tree grows.
+#[derive(Debug)]
+pub(super) struct Site<'a> {
+    pub(super) identity: &'a Identity,
+    /// Trees the launcher opened beforehand because only it could; by step number.
+    pub(super) prepared: Prepared,
+    root: Option<OwnedFd>,
+    /// Writable copies of guarded mounts, for pid 1 alone.
+    pub(super) doors: Vec<(PathBuf, OwnedFd)>,
+}
+
+impl<'a> Site<'a> {
+    pub(super) fn new(identity: &'a Identity, prepared: Prepared) -> Self {
+        Self { identity, prepared, root: None, doors: Vec::new() }
+    }
+
+    fn root(&self) -> io::Result<BorrowedFd<'_>> {
+        self.root.as_ref().map(AsFd::as_fd).ok_or_else(|| errno(libc::ENOENT))
+    }
+
+    /// The object at a place in the box that this program made itself.
+    fn place(&self, at: &InsidePath) -> io::Result<OwnedFd> {
+        let how = OpenHow::new()
+            .flags(OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW)
+            .resolve(inside_only());
+        Ok(openat2(self.root()?, at.relative(), how)?)
+    }
+
+    fn attach(&self, tree: &OwnedFd, at: &InsidePath) -> io::Result<()> {
+        mount::attach(tree.as_fd(), self.place(at)?.as_fd())
+    }
+}
+
+fn inside_only() -> ResolveFlag {
+    ResolveFlag::RESOLVE_IN_ROOT
+        | ResolveFlag::RESOLVE_NO_SYMLINKS
+        | ResolveFlag::RESOLVE_NO_MAGICLINKS
+}
+
+fn errno(number: i32) -> io::Error {
+    io::Error::from_raw_os_error(number)
+}
+
+pub(super) fn apply(site: &mut Site<'_>, number: usize, step: &BuildStep) -> io::Result<()> {
+    match step {
+        BuildStep::MapIds => super::owners::become_inside(site.identity),
+        BuildStep::NewRoot => new_root(site),
+        BuildStep::Folder { at, mode } => {
+            mkdirat(site.root()?, at.relative(), Mode::from_bits_truncate(*mode))?;
+            Ok(())
+        }
+        BuildStep::Link { at, to } => Ok(symlinkat(to, site.root()?, at.relative())?),
+        BuildStep::File { at, content } => write_file(site, at, content.as_bytes()),
+        BuildStep::Copy { at, content } => write_file(site, at, content),
+        BuildStep::System { path, at, .. } => {
+            let tree = mount::copy_tree(mount::here(), path)?;
+            mount::restrict_tree(tree.as_fd(), ATTR_READ_ONLY | SAFE)?;
+            site.attach(&tree, at)
+        }
+        BuildStep::Bind { from, seen, at, mode, is_folder } => {
+            bind(site, number, Wanted { from, seen, at, mode: *mode, is_folder: *is_folder })
+        }
+        BuildStep::Own { from, at } => {
+            let tree = match site.prepared.take(number) {
+                Some(tree) => tree,
+                None => mount::copy_tree(open_own(from)?.as_fd(), Path::new(""))?,
+            };
+            mount::restrict_tree(tree.as_fd(), SAFE)?;
+            site.attach(&tree, at)
+        }
+        BuildStep::MountPoints { from, at } => {
+            let tree = mount::copy_mount(site.place(from)?.as_fd(), Path::new(""))?;
+            mount::restrict_tree(tree.as_fd(), ATTR_READ_ONLY | SAFE)?;
+            site.attach(&tree, at)
+        }
+        BuildStep::Tmpfs { at, size, mode } => {
+            let size = option(size.0)?;
+            let inodes = option(1 << 20)?;
+            let mode = CString::new(format!("{mode:o}"))?;
+            let options = [(c"size", size.as_c_str()), (c"nr_inodes", &inodes), (c"mode", &mode)];
+            site.attach(&mount::new_filesystem(c"tmpfs", &options, SAFE)?, at)
+        }
+        BuildStep::Proc { at } => {
+            let proc = mount::new_filesystem(c"proc", &[], SAFE | ATTR_NO_EXEC)?;
+            site.attach(&proc, at)
+        }
+        BuildStep::Device { name } => device(site, name),
+        BuildStep::Terminals { at } => {
+            let options = [(c"ptmxmode", c"0666"), (c"mode", c"0600")];
+            let attributes = ATTR_NO_SETUID | ATTR_NO_EXEC;
+            site.attach(&mount::new_filesystem(c"devpts", &options, attributes)?, at)
+        }
+        BuildStep::Mask { at } => {
+            let null = mount::copy_mount(mount::here(), Path::new("/dev/null"))?;
+            mount::restrict_tree(null.as_fd(), ATTR_READ_ONLY | ATTR_NO_SETUID | ATTR_NO_EXEC)?;
+            site.attach(&null, at)
+        }
+        BuildStep::EnterRoot => {
+            fchdir(site.root()?)?;
+            mount::enter_current_directory_as_root()
+        }
+    }
+}
+
+fn option(value: u64) -> io::Result<CString> {
+    Ok(CString::new(value.to_string())?)
+}
+
+fn new_root(site: &mut Site<'_>) -> io::Result<()> {
+    let options: [(&CStr, &CStr); 3] = [(c"size", c"16m"), (c"nr_inodes", c"8192"), (c"mode", c"0755")];
+    let root = mount::new_filesystem(c"tmpfs", &options, SAFE)?;
+    // It has to hang somewhere until it is entered; on top of the old root nothing is hidden
+    // from paths, because those start at the old root below it.
+    let top = openat2(AT_FDCWD, "/", OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC))?;
+    mount::attach(root.as_fd(), top.as_fd())?;
+    site.root = Some(root);
+    Ok(())
+}
+
+fn write_file(site: &Site<'_>, at: &InsidePath, content: &[u8]) -> io::Result<()> {
+    let how = OpenHow::new()
+        .flags(OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC)
+        .mode(Mode::from_bits_truncate(0o644))
+        .resolve(inside_only());
+    let fd = openat2(site.root()?, at.relative(), how)?;
+    std::fs::File::from(fd).write_all(content)
+}
+
+struct Wanted<'a> {
+    from: &'a Path,
+    seen: &'a Seen,
+    at: &'a InsidePath,
+    mode: BindMode,
+    is_folder: bool,
+}
+
+fn bind(site: &mut Site<'_>, number: usize, wanted: Wanted<'_>) -> io::Result<()> {
+    let tree = match site.prepared.take(number) {
+        Some(tree) => tree,
+        None => {
+            let source = open_seen(wanted.from, wanted.seen, wanted.is_folder)?;
+            mount::copy_tree(source.as_fd(), Path::new(""))?
+        }
+    };
+    let attributes = match wanted.mode {
+        BindMode::Write => SAFE,
+        BindMode::Read => SAFE | ATTR_READ_ONLY,
+        BindMode::Guarded => {
+            let door = match site.prepared.take_door(number) {
+                Some(door) => door,
+                None => {
+                    let source = open_seen(wanted.from, wanted.seen, wanted.is_folder)?;
+                    mount::copy_tree(source.as_fd(), Path::new(""))?
+                }
+            };
+            mount::restrict_tree(door.as_fd(), SAFE)?;
+            site.doors.push((wanted.at.as_path().to_owned(), door));
+            SAFE | ATTR_READ_ONLY
+        }
+    };
+    mount::restrict_tree(tree.as_fd(), attributes)?;
+    site.attach(&tree, wanted.at)
+}
+
+/// Opens what the planner looked at: no link on the way, and the same object as then.
+pub(super) fn open_seen(path: &Path, seen: &Seen, is_folder: bool) -> io::Result<OwnedFd> {
+    let how = OpenHow::new()
+        .flags(OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW)
+        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+    let fd = openat2(AT_FDCWD, path, how)?;
+    let now = fstat(&fd)?;
+    let same = (now.st_dev, now.st_ino) == (seen.device, seen.inode);
+    if same && is_dir(&now) == is_folder { Ok(fd) } else { Err(errno(libc::ESTALE)) }
+}
+
+/// Opens a folder of the session: the last step follows no link and it must be ours.
+pub(super) fn open_own(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW | OFlag::O_DIRECTORY;
+    Ok(nix::fcntl::open(path, flags, Mode::empty())?)
+}
+
+fn is_dir(stat: &FileStat) -> bool {
+    SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFDIR
+}
+
+fn device(site: &Site<'_>, name: &str) -> io::Result<()> {
+    let at = InsidePath::new(Path::new("/dev").join(name)).map_err(|_| errno(libc::EINVAL))?;
+    let source = mount::copy_mount(mount::here(), at.as_path())?;
+    let kind = SFlag::from_bits_truncate(fstat(&source)?.st_mode) & SFlag::S_IFMT;
+    if kind != SFlag::S_IFCHR {
+        return Err(errno(libc::ENODEV));
+    }
+    mknodat(site.root()?, at.relative(), SFlag::S_IFREG, Mode::from_bits_truncate(0o666), 0)?;
+    mount::restrict_tree(source.as_fd(), ATTR_NO_SETUID | ATTR_NO_EXEC)?;
+    site.attach(&source, &at)
+}

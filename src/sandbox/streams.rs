@@ -1,0 +1,50 @@
+//! The program's standard streams: what goes in as it is, what goes through a pipe.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use nix::fcntl::OFlag;
+use nix::unistd::pipe2;
+
+use crate::plan::Stdio;
+use crate::sys;
+
+/// What the launcher keeps: one end of a pipe for every copied stream.
+#[derive(Debug, Default)]
+pub struct CallerEnds {
+    pub pipes: [Option<OwnedFd>; 3],
+}
+
+/// What the program gets; a stream that will be the box's terminal is filled in later.
+#[derive(Debug)]
+pub(crate) struct BoxEnds([Option<OwnedFd>; 3]);
+
+pub(crate) fn open(kinds: [Stdio; 3]) -> io::Result<(CallerEnds, BoxEnds)> {
+    let mut caller = CallerEnds::default();
+    let mut inside = BoxEnds([None, None, None]);
+    for (number, kind) in kinds.into_iter().enumerate() {
+        match kind {
+            Stdio::Direct => inside.0[number] = Some(sys::fds::duplicate(number as RawFd)?),
+            Stdio::Terminal => {}
+            Stdio::Copied => {
+                let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
+                let (ours, theirs) = if number == 0 { (write, read) } else { (read, write) };
+                caller.pipes[number] = Some(ours);
+                inside.0[number] = Some(theirs);
+            }
+        }
+    }
+    Ok((caller, inside))
+}
+
+impl BoxEnds {
+    /// Puts the streams at 0, 1 and 2; only for the process that is about to run the program.
+    pub(crate) fn take_places(&self, terminal: Option<&OwnedFd>) -> io::Result<()> {
+        for (number, end) in self.0.iter().enumerate() {
+            if let Some(end) = end.as_ref().or(terminal) {
+                sys::fds::place_at(end.as_raw_fd(), number as RawFd)?;
+            }
+        }
+        Ok(())
+    }
+}

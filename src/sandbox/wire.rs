@@ -1,0 +1,114 @@
+//! What launcher and box say to each other: small packets over one socket pair.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg,
+    sendmsg, socketpair,
+};
+
+use crate::sys;
+
+/// A packet is a kind, two numbers and, for some kinds, text or a descriptor.
+#[derive(Debug)]
+pub enum Message {
+    /// Set-up failed at this step of the plan.
+    Failed { step: u32, errno: i32 },
+    /// The program could not be started.
+    NotExecuted { errno: i32 },
+    /// The box's terminal, for the launcher to relay.
+    Terminal(OwnedFd),
+    /// The program was stopped by this signal.
+    Stopped { signal: i32 },
+    /// The program ended; the number is what wait(2) gave.
+    Ended { status: i32 },
+    /// A guarded path was left as it is: the rule, a tab, the path.
+    Refused(String),
+    /// The identity maps are written.
+    Go,
+    /// Hand this signal to the program.
+    Signal { signal: i32 },
+}
+
+const LIMIT: usize = 4608;
+
+#[derive(Debug)]
+pub(crate) struct Wire(OwnedFd);
+
+/// The launcher's end and the box's end.
+pub(crate) fn pair() -> io::Result<(Wire, Wire)> {
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags)?;
+    Ok((Wire(ours), Wire(theirs)))
+}
+
+impl AsFd for Wire {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Wire {
+    pub(crate) fn send(&self, message: &Message) -> io::Result<()> {
+        let (kind, first, text, fd): (u32, [i32; 2], &[u8], Option<BorrowedFd<'_>>) = match message
+        {
+            Message::Failed { step, errno } => (1, [*step as i32, *errno], b"", None),
+            Message::NotExecuted { errno } => (2, [*errno, 0], b"", None),
+            Message::Terminal(fd) => (3, [0, 0], b"", Some(fd.as_fd())),
+            Message::Stopped { signal } => (4, [*signal, 0], b"", None),
+            Message::Ended { status } => (5, [*status, 0], b"", None),
+            Message::Refused(text) => (6, [0, 0], text.as_bytes(), None),
+            Message::Go => (7, [0, 0], b"", None),
+            Message::Signal { signal } => (8, [*signal, 0], b"", None),
+        };
+        let mut head = [0u8; 12];
+        head[..4].copy_from_slice(&kind.to_ne_bytes());
+        head[4..8].copy_from_slice(&first[0].to_ne_bytes());
+        head[8..].copy_from_slice(&first[1].to_ne_bytes());
+        let text = &text[..text.len().min(LIMIT - head.len())];
+        let parts = [IoSlice::new(&head), IoSlice::new(text)];
+        let fds = fd.map(|fd| [fd.as_raw_fd()]);
+        let control: &[ControlMessage<'_>] = match &fds {
+            Some(fds) => &[ControlMessage::ScmRights(fds)],
+            None => &[],
+        };
+        sendmsg::<()>(self.0.as_raw_fd(), &parts, control, MsgFlags::MSG_NOSIGNAL, None)?;
+        Ok(())
+    }
+
+    /// The next message; `None` when the other side is gone.
+    pub(crate) fn receive(&self) -> io::Result<Option<Message>> {
+        let mut buffer = [0u8; LIMIT];
+        let mut parts = [IoSliceMut::new(&mut buffer)];
+        let mut space = nix::cmsg_space!([std::os::fd::RawFd; 1]);
+        let fd = self.0.as_raw_fd();
+        let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+        let packet = recvmsg::<()>(fd, &mut parts, Some(&mut space), flags)?;
+        let length = packet.bytes;
+        let passed = packet.cmsgs()?.find_map(|control| match control {
+            ControlMessageOwned::ScmRights(fds) => fds.first().copied().map(sys::fds::adopt),
+            _ => None,
+        });
+        if length == 0 {
+            return Ok(None);
+        }
+        let number = |at: usize| {
+            let bytes = buffer.get(at..at + 4).and_then(|b| b.try_into().ok());
+            i32::from_ne_bytes(bytes.unwrap_or_default())
+        };
+        let text = || String::from_utf8_lossy(&buffer[12.min(length)..length]).into_owned();
+        let message = match (number(0), passed) {
+            (1, _) => Message::Failed { step: number(4) as u32, errno: number(8) },
+            (2, _) => Message::NotExecuted { errno: number(4) },
+            (3, Some(fd)) => Message::Terminal(fd),
+            (4, _) => Message::Stopped { signal: number(4) },
+            (5, _) => Message::Ended { status: number(4) },
+            (6, _) => Message::Refused(text()),
+            (7, _) => Message::Go,
+            (8, _) => Message::Signal { signal: number(4) },
+            _ => return Err(io::Error::from_raw_os_error(libc::EPROTO)),
+        };
+        Ok(Some(message))
+    }
+}

@@ -1,0 +1,72 @@
+//! Descriptors: what crosses into a program, what is passed between our own processes.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use super::check;
+
+/// Marks every descriptor from `first` up to be closed when a program is started.
+pub(crate) fn close_on_exec_from(first: u32) -> io::Result<()> {
+    const CLOEXEC: libc::c_uint = 4;
+    // SAFETY: takes integers; a flag is set, nothing is closed yet.
+    let ret = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, CLOEXEC) };
+    check(ret).map(drop)
+}
+
+/// Makes `from` known under the fixed number `to` as well, for the next program.
+pub(crate) fn place_at(from: RawFd, to: RawFd) -> io::Result<()> {
+    if from == to {
+        // dup2 onto itself would keep the close-on-exec flag.
+        // SAFETY: takes integers.
+        let ret = unsafe { libc::fcntl(from, libc::F_SETFD, 0) };
+        return check(ret.into()).map(drop);
+    }
+    // SAFETY: takes integers; only called in a forked child right before exec, where numbers 0
+    // to 2 are not owned by any Rust value that is still used.
+    let ret = unsafe { libc::dup2(from, to) };
+    check(ret.into()).map(drop)
+}
+
+/// A second descriptor for what the number stands for, above the three standard ones.
+pub(crate) fn duplicate(fd: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: takes integers; a bad number is an error, not undefined behaviour.
+    let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) };
+    check(copy.into())?;
+    // SAFETY: the kernel just made this descriptor for us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}
+
+/// Takes over a descriptor that arrived in a message.
+pub(crate) fn adopt(fd: RawFd) -> OwnedFd {
+    // SAFETY: the kernel installed it for this process when the message was received, and the
+    // caller is the only one who saw the number.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// One of the three standard descriptors, which this process keeps open for its whole life.
+pub(crate) fn standard(number: RawFd) -> BorrowedFd<'static> {
+    // SAFETY: `open_standard_descriptors` made sure at start that 0, 1 and 2 are open.
+    unsafe { BorrowedFd::borrow_raw(number) }
+}
+
+/// Opens /dev/null for those of 0, 1, 2 that the caller left closed, so that no file of ours
+/// can ever land there.
+pub(crate) fn open_standard_descriptors() -> io::Result<()> {
+    for number in 0..3 {
+        // SAFETY: takes integers.
+        let there = unsafe { libc::fcntl(number, libc::F_GETFD) } >= 0;
+        if !there {
+            // SAFETY: a constant C string; the lowest free number is the one just found closed.
+            let fd = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR) };
+            check(fd.into())?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives the terminal behind `fd` to this session.
+pub(crate) fn make_controlling_terminal(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: takes integers.
+    let ret = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCSCTTY as _, 0) };
+    check(ret.into()).map(drop)
+}

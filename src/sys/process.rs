@@ -1,0 +1,199 @@
+//! Processes: cloning with proof of one thread, what dies with whom, what others may look into.
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+
+use super::check;
+
+/// Proof that this process has one thread.
+///
+/// A clone copies the heap as it is at that instant. If another thread held the allocator's
+/// lock, the child's first `Box` would wait for ever. With one thread nobody holds it, so the
+/// child may use ordinary Rust.
+#[derive(Debug)]
+pub(crate) struct SingleThreaded(());
+
+impl SingleThreaded {
+    pub(crate) fn prove() -> io::Result<Self> {
+        // A directory has two links of its own and one per subdirectory: one per thread.
+        match fs::metadata("/proc/self/task")?.nlink().saturating_sub(2) {
+            1 => Ok(Self(())),
+            n => Err(io::Error::other(format!("{n} threads are running, need 1"))),
+        }
+    }
+}
+
+/// Which side of a clone this is.
+#[derive(Debug)]
+pub(crate) enum Forked {
+    Child,
+    Parent { pid: libc::pid_t, pidfd: OwnedFd },
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct CloneArgs {
+    flags: u64,
+    pidfd: u64,
+    child_tid: u64,
+    parent_tid: u64,
+    exit_signal: u64,
+    stack: u64,
+    stack_size: u64,
+    tls: u64,
+    set_tid: u64,
+    set_tid_size: u64,
+    cgroup: u64,
+}
+
+/// Clones this process into the given new namespaces.
+pub(crate) fn clone_into(_proof: &SingleThreaded, namespaces: i32) -> io::Result<Forked> {
+    let mut pidfd: libc::c_int = -1;
+    let args = CloneArgs {
+        flags: namespaces as u32 as u64 | libc::CLONE_PIDFD as u64,
+        pidfd: (&raw mut pidfd) as u64,
+        exit_signal: libc::SIGCHLD as u64,
+        ..CloneArgs::default()
+    };
+    // SAFETY: the arguments live across the call, no stack is given so the child goes on with a
+    // copy of this one, and `_proof` says that no other thread's lock is copied in a held state.
+    let ret = unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<CloneArgs>()) };
+    match check(ret)? {
+        0 => Ok(Forked::Child),
+        pid => {
+            // SAFETY: the kernel stored a fresh descriptor that nobody else owns.
+            let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+            Ok(Forked::Parent { pid: pid as libc::pid_t, pidfd })
+        }
+    }
+}
+
+/// Forks without new namespaces; used where clone3 is already filtered.
+pub(crate) fn fork(_proof: &SingleThreaded) -> io::Result<Option<libc::pid_t>> {
+    // SAFETY: one thread, as `_proof` says; the child may use ordinary Rust.
+    let ret = unsafe { libc::fork() };
+    Ok(match check(ret.into())? {
+        0 => None,
+        pid => Some(pid as libc::pid_t),
+    })
+}
+
+/// Leaves at once, without flushing buffers that belong to the parent.
+pub(crate) fn exit_now(code: i32) -> ! {
+    // SAFETY: takes an integer and does not return.
+    unsafe { libc::_exit(code) }
+}
+
+/// Asks for a signal when the parent dies.
+pub(crate) fn die_with_parent() -> io::Result<()> {
+    prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong)
+}
+
+/// Hides this process's memory, files and image from others of the same user.
+pub(crate) fn hide_from_others() -> io::Result<()> {
+    prctl(libc::PR_SET_DUMPABLE, 0)
+}
+
+/// Orphans below this process become its children.
+pub(crate) fn adopt_orphans() -> io::Result<()> {
+    prctl(libc::PR_SET_CHILD_SUBREAPER, 1)
+}
+
+pub(crate) fn no_new_privileges() -> io::Result<()> {
+    prctl(libc::PR_SET_NO_NEW_PRIVS, 1)
+}
+
+fn prctl(option: libc::c_int, value: libc::c_ulong) -> io::Result<()> {
+    // SAFETY: takes integers only; unused arguments must be zero.
+    let ret = unsafe { libc::prctl(option, value, 0, 0, 0) };
+    check(ret.into()).map(drop)
+}
+
+/// Joins a fresh session keyring, so that the caller's keys are out of reach.
+pub(crate) fn new_session_keyring() -> io::Result<()> {
+    const JOIN_SESSION_KEYRING: libc::c_long = 1;
+    let name = std::ptr::null::<libc::c_char>();
+    // SAFETY: a null name asks for an anonymous keyring.
+    let ret = unsafe { libc::syscall(libc::SYS_keyctl, JOIN_SESSION_KEYRING, name) };
+    check(ret).map(drop)
+}
+
+/// Sends a signal to exactly the process behind the descriptor, never to a recycled number.
+pub(crate) fn signal(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
+    let info = std::ptr::null::<libc::siginfo_t>();
+    let fd = pidfd.as_raw_fd();
+    // SAFETY: a null siginfo asks for what kill(2) would send.
+    let ret = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal, info, 0) };
+    check(ret).map(drop)
+}
+
+/// Replaces this process by a program; returns only on failure.
+pub(crate) fn exec(path: &CString, argv: &[CString], envp: &[CString]) -> io::Error {
+    let pointers = |list: &[CString]| {
+        list.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect::<Vec<_>>()
+    };
+    let (argv, envp) = (pointers(argv), pointers(envp));
+    // SAFETY: both lists end with a null pointer and outlive the call, which does not return
+    // unless it failed.
+    unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
+    io::Error::last_os_error()
+}
+
+/// Resets every signal to its default action and unblocks them all, as a fresh program expects.
+pub(crate) fn default_signals() {
+    for signal in 1..=64 {
+        // SAFETY: installs the default action; numbers the C library keeps for itself are
+        // refused by it and that is fine.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
+    let _ = nix::sys::signal::SigSet::empty().thread_set_mask();
+}
+
+/// Overwrites this process's command line and start environment with zeros.
+///
+/// `/proc/1/cmdline` is readable for everybody in the box, and the launcher's arguments may
+/// carry host paths and values given with `--env`.
+pub(crate) fn forget_arguments() {
+    let count = std::env::args_os().len();
+    let Some((start, end)) = argument_area(count) else { return };
+    // SAFETY: the kernel put the strings of argv and envp there, one after the other, in this
+    // process's own writable stack; nothing reads them after this point.
+    unsafe { std::ptr::write_bytes(start, 0, end as usize - start as usize) };
+}
+
+/// The memory that holds the strings of argv and envp: they lie back to back, argv first.
+fn argument_area(argc: usize) -> Option<(*mut u8, *mut u8)> {
+    unsafe extern "C" {
+        static mut environ: *const *mut libc::c_char;
+    }
+    // SAFETY: reads a pointer the C library set at start; nobody calls setenv here.
+    let envp = unsafe { environ };
+    if envp.is_null() || argc == 0 {
+        return None;
+    }
+    // The kernel lays out argv pointers, a null, envp pointers, a null.
+    // SAFETY: the slot lies in the same block the kernel wrote, before envp.
+    let argv = unsafe { envp.sub(argc + 1) };
+    // SAFETY: argv has `argc` entries, so the first one can be read.
+    let start = unsafe { *argv }.cast::<u8>();
+    let mut last = start;
+    let mut slot = argv;
+    // SAFETY: argc entries, the null between, then envp up to its null: all readable.
+    while slot < envp || unsafe { !(*slot).is_null() } {
+        // SAFETY: as above.
+        let text = unsafe { *slot };
+        if !text.is_null() {
+            last = text.cast();
+        }
+        // SAFETY: stays within the block, which ends with the null checked for.
+        slot = unsafe { slot.add(1) };
+    }
+    // SAFETY: a C string the kernel wrote.
+    let length = unsafe { libc::strlen(last.cast()) };
+    // SAFETY: its end is part of the same area.
+    let end = unsafe { last.add(length) };
+    (start <= end).then_some((start, end))
+}
