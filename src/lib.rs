@@ -1,12 +1,14 @@
 //! cowork-linux: puts a program, usually an AI coding agent, in a box on Linux.
 #![deny(unsafe_code)]
 
+pub mod cli;
 #[cfg(target_os = "linux")]
 pub mod filter;
 pub mod plan;
 pub mod policy;
 #[cfg(target_os = "linux")]
 pub mod probe;
+pub mod report;
 #[cfg(target_os = "linux")]
 pub mod sandbox;
 #[cfg(target_os = "linux")]

@@ -56,7 +56,11 @@ pub fn text(error: &dyn Help) -> String {
 
 /// Keeps line breaks, which parsers use to point at a place, and nothing else that controls.
 fn lines(text: &str) -> String {
-    text.trim_end().lines().map(printable).collect::<Vec<_>>().join("\n    ")
+    text.trim_end()
+        .lines()
+        .map(printable)
+        .collect::<Vec<_>>()
+        .join("\n    ")
 }
 
 /// The number behind the kernel's own words helps nobody.

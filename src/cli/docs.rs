@@ -9,19 +9,30 @@ use clap_complete::Shell;
 pub(super) fn completions_command() -> Command {
     Command::new("completions")
         .about("Print completions for a shell")
-        .arg(Arg::new("shell").required(true).value_parser(value_parser!(Shell)))
+        .arg(
+            Arg::new("shell")
+                .required(true)
+                .value_parser(value_parser!(Shell)),
+        )
 }
 
 pub(super) fn completions(matches: &ArgMatches) -> ExitCode {
     if let Some(shell) = matches.get_one::<Shell>("shell") {
-        clap_complete::generate(*shell, &mut super::command(), "cowork-linux", &mut io::stdout());
+        clap_complete::generate(
+            *shell,
+            &mut super::command(),
+            "cowork-linux",
+            &mut io::stdout(),
+        );
     }
     ExitCode::SUCCESS
 }
 
 pub(super) fn man_command() -> Command {
     Command::new("man").about("Print a manual page").arg(
-        Arg::new("command").value_name("COMMAND").help("A command; the program itself if none"),
+        Arg::new("command")
+            .value_name("COMMAND")
+            .help("A command; the program itself if none"),
     )
 }
 

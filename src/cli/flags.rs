@@ -106,7 +106,10 @@ pub(super) fn parse(args: &[OsString]) -> Option<Parsed> {
             (Some(_), Some(value)) => OsStr::from_bytes(value).to_owned(),
             (Some(_), None) => rest.next().filter(|next| !is_flag(next))?.clone(),
         };
-        let once = !matches!(flag.id, Id::Mount | Id::Env | Id::AllowMissing | Id::Verbose);
+        let once = !matches!(
+            flag.id,
+            Id::Mount | Id::Env | Id::AllowMissing | Id::Verbose
+        );
         if once && parsed.flags.iter().any(|(id, _)| *id == flag.id) {
             return None;
         }
@@ -126,11 +129,16 @@ fn find(word: &[u8]) -> Option<(&'static Flag, Option<&[u8]>)> {
             Some(at) => (&long[..at], Some(&long[at + 1..])),
             None => (long, None),
         };
-        return RUN.iter().find(|flag| flag.long.as_bytes() == name).map(|flag| (flag, value));
+        return RUN
+            .iter()
+            .find(|flag| flag.long.as_bytes() == name)
+            .map(|flag| (flag, value));
     }
     match word {
         [b'-', letter] => {
-            let flag = RUN.iter().find(|flag| flag.short == Some(char::from(*letter)))?;
+            let flag = RUN
+                .iter()
+                .find(|flag| flag.short == Some(char::from(*letter)))?;
             Some((flag, None))
         }
         _ => None,
@@ -147,13 +155,18 @@ pub(super) fn command() -> Command {
             None if flag.id == Id::Verbose => ArgAction::Count,
             None => ArgAction::SetTrue,
         };
-        let mut arg =
-            Arg::new(flag.long).long(flag.long).help(flag.help).help_heading(flag.group).action(action);
+        let mut arg = Arg::new(flag.long)
+            .long(flag.long)
+            .help(flag.help)
+            .help_heading(flag.group)
+            .action(action);
         if let Some(short) = flag.short {
             arg = arg.short(short);
         }
         if let Some(name) = flag.value {
-            arg = arg.value_name(name).value_parser(clap::value_parser!(OsString));
+            arg = arg
+                .value_name(name)
+                .value_parser(clap::value_parser!(OsString));
         }
         arg
     });
@@ -177,19 +190,30 @@ pub(super) fn from_matches(matches: &clap::ArgMatches) -> Parsed {
     for flag in &RUN {
         match flag.value {
             Some(_) => {
-                let values = matches.get_many::<OsString>(flag.long).into_iter().flatten();
-                parsed.flags.extend(values.map(|value| (flag.id, value.clone())));
+                let values = matches
+                    .get_many::<OsString>(flag.long)
+                    .into_iter()
+                    .flatten();
+                parsed
+                    .flags
+                    .extend(values.map(|value| (flag.id, value.clone())));
             }
             None if flag.id == Id::Verbose => {
                 let times = matches.get_count(flag.long);
-                parsed.flags.extend((0..times).map(|_| (flag.id, OsString::new())));
+                parsed
+                    .flags
+                    .extend((0..times).map(|_| (flag.id, OsString::new())));
             }
             None if matches.get_flag(flag.long) => parsed.flags.push((flag.id, OsString::new())),
             None => {}
         }
     }
-    parsed.command =
-        matches.get_many::<OsString>("command").into_iter().flatten().cloned().collect();
+    parsed.command = matches
+        .get_many::<OsString>("command")
+        .into_iter()
+        .flatten()
+        .cloned()
+        .collect();
     parsed
 }
 
@@ -204,7 +228,16 @@ mod tests {
     #[test]
     fn the_quick_parser_and_clap_agree() {
         for line in [
-            &["--mount", "a", "--mount=b:ro", "-q", "--", "ls", "-l", "--mount"][..],
+            &[
+                "--mount",
+                "a",
+                "--mount=b:ro",
+                "-q",
+                "--",
+                "ls",
+                "-l",
+                "--mount",
+            ][..],
             &["-m", "a", "-n", "x", "-v", "-v", "--timeout", "5s", "--"],
             &["--json", "--dry-run", "--env", "A=b=c", "--", "x"],
             &[],
@@ -214,7 +247,10 @@ mod tests {
             let slow = from_matches(&command().try_get_matches_from(all).unwrap());
             assert_eq!(quick.command, slow.command);
             assert_eq!(quick.flags.len(), slow.flags.len());
-            assert!(quick.flags.iter().all(|flag| slow.flags.contains(flag)), "{line:?}");
+            assert!(
+                quick.flags.iter().all(|flag| slow.flags.contains(flag)),
+                "{line:?}"
+            );
         }
     }
 

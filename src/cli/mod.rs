@@ -2,7 +2,8 @@
 
 mod docs;
 mod flags;
-mod policy;
+pub mod policy;
+mod policy_command;
 mod run;
 
 use std::ffi::OsString;
@@ -44,7 +45,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
 fn dispatch(matches: &ArgMatches) -> ExitCode {
     match matches.subcommand() {
         Some(("run", matches)) => run::run(flags::from_matches(matches)),
-        Some(("policy", matches)) => policy::policy(matches),
+        Some(("policy", matches)) => policy_command::policy(matches),
         Some(("completions", matches)) => docs::completions(matches),
         Some(("man", matches)) => docs::man(matches),
         _ => {
@@ -65,14 +66,17 @@ fn command() -> Command {
         )
         .subcommand_required(false)
         .subcommand(flags::command())
-        .subcommand(policy::command())
+        .subcommand(policy_command::command())
         .subcommand(docs::completions_command())
         .subcommand(docs::man_command())
 }
 
 /// A switch, spelled the same way everywhere.
 fn switch(name: &'static str, help: &'static str) -> Arg {
-    Arg::new(name).long(name).help(help).action(ArgAction::SetTrue)
+    Arg::new(name)
+        .long(name)
+        .help(help)
+        .action(ArgAction::SetTrue)
 }
 
 #[cfg(test)]

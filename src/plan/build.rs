@@ -22,7 +22,9 @@ pub enum PlanError {
     MissingLayer { layer: Layer, because: String },
     #[error("cannot start with `--isolation landlock`, because this kernel has no Landlock")]
     NothingLeft,
-    #[error("cannot put a mount at {0} with `--isolation landlock`, because nothing is moved there")]
+    #[error(
+        "cannot put a mount at {0} with `--isolation landlock`, because nothing is moved there"
+    )]
     NoPlaces(String),
     #[error("cannot start in {0}, because that is not an absolute path in the box")]
     Workdir(String),
@@ -33,10 +35,14 @@ pub enum PlanError {
 impl PlanError {
     pub fn help(&self) -> Option<String> {
         Some(match self {
-            Self::Path(_) => "check the paths given with --mount, --workdir and in the policy".into(),
+            Self::Path(_) => {
+                "check the paths given with --mount, --workdir and in the policy".into()
+            }
             Self::PlaceTaken { .. } => "give one of them another name: --mount SRC:NAME".into(),
             Self::MissingLayer { layer, .. } => {
-                format!("`--allow-missing {layer}` starts without it; `cowork-linux doctor` says what else is missing")
+                format!(
+                    "`--allow-missing {layer}` starts without it; `cowork-linux doctor` says what else is missing"
+                )
             }
             Self::NothingLeft => "use a kernel from 5.13 on with Landlock enabled".into(),
             Self::NoPlaces(_) => "leave the place out: --mount SRC[:MODE]".into(),
@@ -74,7 +80,12 @@ pub fn build(policy: &Policy, facts: &Facts, request: &Request) -> Result<Plan, 
         build,
         inside,
         lock,
-        program: Program { argv, env, cwd, umask: facts.umask },
+        program: Program {
+            argv,
+            env,
+            cwd,
+            umask: facts.umask,
+        },
         stdio: facts.stdio,
         timeout: policy.limits.timeout,
         session,
@@ -82,13 +93,21 @@ pub fn build(policy: &Policy, facts: &Facts, request: &Request) -> Result<Plan, 
 }
 
 fn session(policy: &Policy, facts: &Facts, request: &Request) -> Result<Session, PlanError> {
-    let directory = facts.state_directory.join("sessions").join(request.id.as_str());
+    let directory = facts
+        .state_directory
+        .join("sessions")
+        .join(request.id.as_str());
     let home = match policy.lock.isolation {
         Isolation::Namespaces => PathBuf::from("/sessions").join(request.id.as_str()),
         Isolation::Landlock => directory.join("home"),
     };
     let home = InsidePath::new(home).map_err(PlanError::Path)?;
-    Ok(Session { id: request.id.clone(), directory, kept: request.kept, home })
+    Ok(Session {
+        id: request.id.clone(),
+        directory,
+        kept: request.kept,
+        home,
+    })
 }
 
 /// The numbers and the name the program sees.
@@ -104,11 +123,25 @@ fn identity(policy: &Policy, facts: &Facts) -> Identity {
     if weak || facts.uid != 0 {
         let (uid, gid) = (facts.uid, facts.gid);
         let name = facts.user.clone();
-        return Identity { name, uid, gid, host_uid: uid, host_gid: gid, from_root: false };
+        return Identity {
+            name,
+            uid,
+            gid,
+            host_uid: uid,
+            host_gid: gid,
+            from_root: false,
+        };
     }
     let (uid, gid, name) = inside_identity(facts);
     let (host_uid, host_gid) = (ROOTS_STAND_IN, ROOTS_STAND_IN);
-    Identity { name, uid, gid, host_uid, host_gid, from_root: true }
+    Identity {
+        name,
+        uid,
+        gid,
+        host_uid,
+        host_gid,
+        from_root: true,
+    }
 }
 
 fn working_directory(
@@ -150,12 +183,21 @@ fn inside_steps(
         steps.push(InsideStep::NewKeyring { required });
     }
     steps.push(InsideStep::WorkingDirectory(cwd.to_owned()));
-    steps.push(InsideStep::Limit { what: Limit::CoreSize, value: 0 });
+    steps.push(InsideStep::Limit {
+        what: Limit::CoreSize,
+        value: 0,
+    });
     if let Some(value) = policy.limits.open_files {
-        steps.push(InsideStep::Limit { what: Limit::OpenFiles, value });
+        steps.push(InsideStep::Limit {
+            what: Limit::OpenFiles,
+            value,
+        });
     }
     if let Some(value) = policy.limits.processes {
-        steps.push(InsideStep::Limit { what: Limit::Processes, value });
+        steps.push(InsideStep::Limit {
+            what: Limit::Processes,
+            value,
+        });
     }
     Ok(steps)
 }
@@ -177,7 +219,9 @@ fn notes(policy: &Policy, request: &Request, lock: &lockdown::Lockdown) -> Vec<S
         }
     }
     if policy.net.mode == NetMode::Host {
-        note("the host's network: every local service and the whole internet can be reached".into());
+        note(
+            "the host's network: every local service and the whole internet can be reached".into(),
+        );
     }
     if policy.lock.nesting {
         note("nesting: programs inside may make namespaces and mounts of their own; Landlock's file rules are off, its scopes stay".into());
@@ -187,16 +231,24 @@ fn notes(policy: &Policy, request: &Request, lock: &lockdown::Lockdown) -> Vec<S
     }
     if let Landlock::Enforced { abi, .. } = &lock.landlock {
         if *abi < 6 {
-            note(format!("Landlock ABI {abi} on this kernel: abstract sockets and signals are held by namespaces alone"));
+            note(format!(
+                "Landlock ABI {abi} on this kernel: abstract sockets and signals are held by namespaces alone"
+            ));
         }
     }
     if let Guarding::Off(because) = &lock.guarding {
         if !request.mounts.is_empty() && !policy.guard.enabled {
-            note(format!("no guard on git hooks and agent settings: {because}"));
+            note(format!(
+                "no guard on git hooks and agent settings: {because}"
+            ));
         }
     }
     for needed in &request.needed {
-        note(format!("{} is visible: {}", needed.path.display(), needed.why));
+        note(format!(
+            "{} is visible: {}",
+            needed.path.display(),
+            needed.why
+        ));
     }
     notes
 }

@@ -14,9 +14,15 @@ pub(super) fn steps(
     steps: &mut Vec<BuildStep>,
 ) {
     let etc = InsidePath::fixed("/etc");
-    steps.push(BuildStep::Folder { at: etc, mode: 0o755 });
+    steps.push(BuildStep::Folder {
+        at: etc,
+        mode: 0o755,
+    });
     let mut file = |name: &'static str, content: String| {
-        steps.push(BuildStep::File { at: InsidePath::fixed(name), content });
+        steps.push(BuildStep::File {
+            at: InsidePath::fixed(name),
+            content,
+        });
     };
     let (uid, gid, user) = super::build::inside_identity(facts);
     let host = request.hostname.as_deref().unwrap_or("cowork");
@@ -30,9 +36,15 @@ pub(super) fn steps(
              nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
         ),
     );
-    file("/etc/group", format!("root:x:0:\n{user}:x:{gid}:\nnogroup:x:65534:\n"));
+    file(
+        "/etc/group",
+        format!("root:x:0:\n{user}:x:{gid}:\nnogroup:x:65534:\n"),
+    );
     file("/etc/hostname", format!("{host}\n"));
-    file("/etc/hosts", format!("127.0.0.1 localhost {host}\n::1 localhost {host}\n"));
+    file(
+        "/etc/hosts",
+        format!("127.0.0.1 localhost {host}\n::1 localhost {host}\n"),
+    );
     file(
         "/etc/resolv.conf",
         match policy.net.mode {
@@ -55,16 +67,34 @@ fn found(entry: &EtcEntry) -> Vec<BuildStep> {
     let place = |name: &str| InsidePath::new(Path::new("/etc").join(name)).ok();
     match entry {
         EtcEntry::Shown { name, is_folder } => {
-            let Some(at) = place(name) else { return Vec::new() };
+            let Some(at) = place(name) else {
+                return Vec::new();
+            };
             let path = at.as_path().to_owned();
             let point = match is_folder {
-                true => BuildStep::Folder { at: at.clone(), mode: 0o755 },
-                false => BuildStep::File { at: at.clone(), content: String::new() },
+                true => BuildStep::Folder {
+                    at: at.clone(),
+                    mode: 0o755,
+                },
+                false => BuildStep::File {
+                    at: at.clone(),
+                    content: String::new(),
+                },
             };
-            vec![point, BuildStep::System { path, at, is_folder: *is_folder }]
+            vec![
+                point,
+                BuildStep::System {
+                    path,
+                    at,
+                    is_folder: *is_folder,
+                },
+            ]
         }
         EtcEntry::Copied { name, content } => place(name)
-            .map(|at| BuildStep::Copy { at, content: content.clone() })
+            .map(|at| BuildStep::Copy {
+                at,
+                content: content.clone(),
+            })
             .into_iter()
             .collect(),
         EtcEntry::Link { name, to } => place(name)
@@ -76,7 +106,14 @@ fn found(entry: &EtcEntry) -> Vec<BuildStep> {
 
 /// What of /etc the weaker form lets a program read on the host itself.
 pub(super) fn weak_paths(facts: &Facts) -> Vec<InsidePath> {
-    let always = ["passwd", "group", "hosts", "resolv.conf", "nsswitch.conf", "hostname"];
+    let always = [
+        "passwd",
+        "group",
+        "hosts",
+        "resolv.conf",
+        "nsswitch.conf",
+        "hostname",
+    ];
     let found = facts.etc.iter().map(|entry| match entry {
         EtcEntry::Shown { name, .. }
         | EtcEntry::Copied { name, .. }

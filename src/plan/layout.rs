@@ -11,8 +11,22 @@ use crate::policy::{Access, Bytes, InsidePath, NetMode, Policy};
 
 /// Places that belong to the box: no mount may go there or above them.
 const RESERVED: [&str; 16] = [
-    "/bin", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/run", "/sbin",
-    "/sessions", "/sys", "/tmp", "/usr", "/var", "/workspace",
+    "/bin",
+    "/dev",
+    "/etc",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/proc",
+    "/run",
+    "/sbin",
+    "/sessions",
+    "/sys",
+    "/tmp",
+    "/usr",
+    "/var",
+    "/workspace",
 ];
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 const SHARED_MEMORY: Bytes = Bytes(256 << 20);
@@ -29,7 +43,10 @@ impl Steps {
     fn folder(&mut self, at: &InsidePath, mode: u32) {
         self.parents(at);
         if self.folders.insert(at.as_path().to_owned()) {
-            self.steps.push(BuildStep::Folder { at: at.clone(), mode });
+            self.steps.push(BuildStep::Folder {
+                at: at.clone(),
+                mode,
+            });
         }
     }
 
@@ -71,14 +88,22 @@ pub(super) fn tree(
     etc::steps(policy, facts, request, session, &mut all.steps);
     devices(&mut all);
     all.folder(&InsidePath::fixed("/proc"), 0o755);
-    all.steps.push(BuildStep::Proc { at: InsidePath::fixed("/proc") });
+    all.steps.push(BuildStep::Proc {
+        at: InsidePath::fixed("/proc"),
+    });
     if !policy.lock.nesting {
         // A masked file below /proc would keep a nested sandbox from mounting one of its own.
-        all.steps.push(BuildStep::Mask { at: InsidePath::fixed("/proc/cmdline") });
+        all.steps.push(BuildStep::Mask {
+            at: InsidePath::fixed("/proc/cmdline"),
+        });
     }
     let tmp = InsidePath::fixed("/tmp");
     all.folder(&tmp, 0o755);
-    all.steps.push(BuildStep::Tmpfs { at: tmp, size: policy.files.tmp_size, mode: 0o1777 });
+    all.steps.push(BuildStep::Tmpfs {
+        at: tmp,
+        size: policy.files.tmp_size,
+        mode: 0o1777,
+    });
     all.folder(&InsidePath::fixed("/run"), 0o755);
     all.link("/var/tmp", "/tmp");
     if policy.net.mode == NetMode::Host {
@@ -108,7 +133,13 @@ fn share(policy: &Policy, source: &Source, at: &InsidePath) -> BuildStep {
         Access::Write => BindMode::Write,
     };
     let (from, seen) = (source.path.clone(), source.seen);
-    BuildStep::Bind { from, seen, at: at.clone(), mode, is_folder: true }
+    BuildStep::Bind {
+        from,
+        seen,
+        at: at.clone(),
+        mode,
+        is_folder: true,
+    }
 }
 
 fn system(all: &mut Steps, facts: &Facts) {
@@ -117,10 +148,17 @@ fn system(all: &mut Steps, facts: &Facts) {
             SystemEntry::Folder(at) => {
                 all.folder(at, 0o755);
                 let path = at.as_path().to_owned();
-                all.steps.push(BuildStep::System { path, at: at.clone(), is_folder: true });
+                all.steps.push(BuildStep::System {
+                    path,
+                    at: at.clone(),
+                    is_folder: true,
+                });
             }
             SystemEntry::Link { at, to } => {
-                all.steps.push(BuildStep::Link { at: at.clone(), to: to.clone() });
+                all.steps.push(BuildStep::Link {
+                    at: at.clone(),
+                    to: to.clone(),
+                });
             }
         }
     }
@@ -145,7 +183,11 @@ fn devices(all: &mut Steps) {
     all.steps.push(BuildStep::Terminals { at: pts });
     let shm = InsidePath::fixed("/dev/shm");
     all.folder(&shm, 0o755);
-    all.steps.push(BuildStep::Tmpfs { at: shm, size: SHARED_MEMORY, mode: 0o1777 });
+    all.steps.push(BuildStep::Tmpfs {
+        at: shm,
+        size: SHARED_MEMORY,
+        mode: 0o1777,
+    });
 }
 
 fn home(all: &mut Steps, session: &Session, places: &[InsidePath]) {
@@ -167,10 +209,16 @@ fn home(all: &mut Steps, session: &Session, places: &[InsidePath]) {
             all.folder(&at, 0o755);
         }
     }
-    let ours = |name: &str, at| BuildStep::Own { from: session.directory.join(name), at };
+    let ours = |name: &str, at| BuildStep::Own {
+        from: session.directory.join(name),
+        at,
+    };
     all.steps.push(ours("home", session.home.clone()));
     if let (Ok(mnt), Ok(outputs)) = (session.home.join("mnt"), session.home.join("mnt/outputs")) {
-        all.steps.push(BuildStep::MountPoints { from: staging, at: mnt });
+        all.steps.push(BuildStep::MountPoints {
+            from: staging,
+            at: mnt,
+        });
         all.steps.push(ours("outputs", outputs));
     }
 }
@@ -186,7 +234,10 @@ fn visible(all: &mut Steps, needed: &Needed) -> Result<(), PlanError> {
         all.folder(&at, 0o755);
     } else {
         all.parents(&at);
-        all.steps.push(BuildStep::File { at: at.clone(), content: String::new() });
+        all.steps.push(BuildStep::File {
+            at: at.clone(),
+            content: String::new(),
+        });
     }
     all.steps.push(BuildStep::Bind {
         from: needed.path.clone(),
@@ -212,9 +263,14 @@ fn places(request: &Request, session: &Session) -> Result<Vec<InsidePath>, PlanE
             None => checked(&below, Path::new(&source.name))?,
         };
         if at == below || at.as_path() == below.as_path().join("outputs") {
-            return Err(PlanError::PlaceTaken { at, by: "the session's outputs".to_owned() });
+            return Err(PlanError::PlaceTaken {
+                at,
+                by: "the session's outputs".to_owned(),
+            });
         }
-        let clash = places.iter().position(|p| p.starts_with(&at) || at.starts_with(p));
+        let clash = places
+            .iter()
+            .position(|p| p.starts_with(&at) || at.starts_with(p));
         if let Some(other) = clash {
             let by = request.mounts[other].path.display().to_string();
             return Err(PlanError::PlaceTaken { at, by });
@@ -251,15 +307,25 @@ pub(super) fn weak_tree(
     for entry in &facts.system {
         let (SystemEntry::Folder(at) | SystemEntry::Link { at, .. }) = entry;
         let path = at.as_path().to_owned();
-        steps.push(BuildStep::System { path, at: at.clone(), is_folder: true });
+        steps.push(BuildStep::System {
+            path,
+            at: at.clone(),
+            is_folder: true,
+        });
     }
     for at in etc::weak_paths(facts) {
-        steps.push(BuildStep::System { path: at.as_path().to_owned(), at, is_folder: true });
+        steps.push(BuildStep::System {
+            path: at.as_path().to_owned(),
+            at,
+            is_folder: true,
+        });
     }
     for name in DEVICES {
         steps.push(BuildStep::Device { name });
     }
-    steps.push(BuildStep::Proc { at: InsidePath::fixed("/proc") });
+    steps.push(BuildStep::Proc {
+        at: InsidePath::fixed("/proc"),
+    });
     for name in ["home", "outputs", "tmp"] {
         let from = session.directory.join(name);
         let at = InsidePath::new(&from).map_err(PlanError::Path)?;
@@ -269,7 +335,13 @@ pub(super) fn weak_tree(
     for needed in &request.needed {
         let at = InsidePath::new(&needed.path).map_err(PlanError::Path)?;
         let (from, seen, is_folder) = (needed.path.clone(), needed.seen, needed.is_folder);
-        steps.push(BuildStep::Bind { from, seen, at, mode: BindMode::Read, is_folder });
+        steps.push(BuildStep::Bind {
+            from,
+            seen,
+            at,
+            mode: BindMode::Read,
+            is_folder,
+        });
     }
     for source in &request.mounts {
         if let Some(place) = &source.place {
@@ -289,13 +361,17 @@ pub(super) fn weak_rules(build: &[BuildStep]) -> Vec<LandlockRule> {
         .filter_map(|step| {
             let (path, rights) = match step {
                 BuildStep::System { at, .. } => (at.clone(), Rights::Read),
-                BuildStep::Device { name } => {
-                    (InsidePath::new(Path::new("/dev").join(name)).ok()?, Rights::Use)
-                }
+                BuildStep::Device { name } => (
+                    InsidePath::new(Path::new("/dev").join(name)).ok()?,
+                    Rights::Use,
+                ),
                 BuildStep::Proc { at } => (at.clone(), Rights::Use),
-                BuildStep::Own { at, .. } | BuildStep::Bind { at, mode: BindMode::Write, .. } => {
-                    (at.clone(), Rights::Write)
-                }
+                BuildStep::Own { at, .. }
+                | BuildStep::Bind {
+                    at,
+                    mode: BindMode::Write,
+                    ..
+                } => (at.clone(), Rights::Write),
                 BuildStep::Bind { at, .. } => (at.clone(), Rights::Read),
                 _ => return None,
             };

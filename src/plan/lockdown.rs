@@ -48,9 +48,15 @@ pub enum Rights {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub enum Seccomp {
     /// A filter compiled ahead and carried in the program.
-    BuiltIn { name: String, and_no_inet: bool },
+    BuiltIn {
+        name: String,
+        and_no_inet: bool,
+    },
     /// A user's profile, compiled when the plan is carried out and kept for the next time.
-    Profile { path: std::path::PathBuf, and_no_inet: bool },
+    Profile {
+        path: std::path::PathBuf,
+        and_no_inet: bool,
+    },
     Excused(String),
 }
 
@@ -77,11 +83,7 @@ pub(super) fn decide(
     })
 }
 
-fn landlock(
-    policy: &Policy,
-    facts: &Facts,
-    build: &[BuildStep],
-) -> Result<Landlock, PlanError> {
+fn landlock(policy: &Policy, facts: &Facts, build: &[BuildStep]) -> Result<Landlock, PlanError> {
     if facts.landlock_abi < 1 {
         let because = "this kernel has no Landlock";
         if policy.lock.isolation == Isolation::Landlock {
@@ -121,7 +123,11 @@ fn landlock(
     if !namespaces {
         files.extend(super::layout::weak_rules(build));
     }
-    Ok(Landlock::Enforced { abi: facts.landlock_abi, files, no_tcp })
+    Ok(Landlock::Enforced {
+        abi: facts.landlock_abi,
+        files,
+        no_tcp,
+    })
 }
 
 fn seccomp(policy: &Policy) -> Seccomp {
@@ -136,9 +142,15 @@ fn seccomp(policy: &Policy) -> Seccomp {
         other => other,
     };
     if name.contains('/') {
-        Seccomp::Profile { path: name.into(), and_no_inet }
+        Seccomp::Profile {
+            path: name.into(),
+            and_no_inet,
+        }
     } else {
-        Seccomp::BuiltIn { name: name.to_owned(), and_no_inet }
+        Seccomp::BuiltIn {
+            name: name.to_owned(),
+            and_no_inet,
+        }
     }
 }
 
@@ -149,14 +161,21 @@ fn guarding(policy: &Policy, build: &[BuildStep]) -> Guarding {
     let doors: Vec<_> = build
         .iter()
         .filter_map(|step| match step {
-            BuildStep::Bind { at, mode: BindMode::Guarded, .. } => Some(at.clone()),
+            BuildStep::Bind {
+                at,
+                mode: BindMode::Guarded,
+                ..
+            } => Some(at.clone()),
             _ => None,
         })
         .collect();
     if doors.is_empty() {
         return Guarding::Off("no mount needs it".to_owned());
     }
-    Guarding::On { rules: policy.guard.clone(), doors }
+    Guarding::On {
+        rules: policy.guard.clone(),
+        doors,
+    }
 }
 
 /// The reason again if the layer may be missing, an error if not.
@@ -164,6 +183,9 @@ pub(super) fn excuse(policy: &Policy, layer: Layer, because: &str) -> Result<Str
     if policy.lock.allow_missing.contains(&layer) {
         Ok(because.to_owned())
     } else {
-        Err(PlanError::MissingLayer { layer, because: because.to_owned() })
+        Err(PlanError::MissingLayer {
+            layer,
+            because: because.to_owned(),
+        })
     }
 }

@@ -174,7 +174,10 @@ pub enum EtcEntry {
 /// What the program in the box may not change although it may write around it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub enum Guarding {
-    On { rules: Guard, doors: Vec<InsidePath> },
+    On {
+        rules: Guard,
+        doors: Vec<InsidePath>,
+    },
     Off(String),
 }
 

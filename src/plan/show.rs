@@ -21,7 +21,14 @@ impl fmt::Display for Sentences<'_> {
             number += 1;
             writeln!(f, "{number:3}  {text}")
         };
-        line(f, &format_args!("open the session {} in {}", plan.session.id, plan.session.directory.display()))?;
+        line(
+            f,
+            &format_args!(
+                "open the session {} in {}",
+                plan.session.id,
+                plan.session.directory.display()
+            ),
+        )?;
         line(f, &format_args!("{}", start(plan)))?;
         for step in &plan.build {
             line(f, step)?;
@@ -37,9 +44,17 @@ impl fmt::Display for Sentences<'_> {
             line(f, &"give the program a terminal of its own")?;
         }
         if let Some(limit) = plan.timeout {
-            line(f, &format_args!("end it after {}", humantime::format_duration(limit)))?;
+            line(
+                f,
+                &format_args!("end it after {}", humantime::format_duration(limit)),
+            )?;
         }
-        let words: Vec<_> = plan.program.argv.iter().map(|word| word.to_string_lossy()).collect();
+        let words: Vec<_> = plan
+            .program
+            .argv
+            .iter()
+            .map(|word| word.to_string_lossy())
+            .collect();
         line(f, &format_args!("run {}", words.join(" ")))?;
         for note in &plan.notes {
             writeln!(f, "note: {note}")?;
@@ -53,10 +68,19 @@ fn start(plan: &Plan) -> String {
     match plan.isolation {
         Isolation::Namespaces => format!(
             "make new user, mount, pid, {}ipc, uts and cgroup namespaces as {} (uid {} inside, {} outside)",
-            if plan.network == NetMode::None { "network, " } else { "" },
-            id.name, id.uid, id.host_uid
+            if plan.network == NetMode::None {
+                "network, "
+            } else {
+                ""
+            },
+            id.name,
+            id.uid,
+            id.host_uid
         ),
-        Isolation::Landlock => format!("start a process as {} (uid {}) without namespaces", id.name, id.uid),
+        Isolation::Landlock => format!(
+            "start a process as {} (uid {}) without namespaces",
+            id.name, id.uid
+        ),
     }
 }
 
@@ -87,10 +111,17 @@ fn seccomp(wall: &Seccomp) -> String {
     let inet = |yes: bool| if yes { " and no-inet" } else { "" };
     match wall {
         Seccomp::BuiltIn { name, and_no_inet } => {
-            format!("allow only the system calls of `{name}`{}", inet(*and_no_inet))
+            format!(
+                "allow only the system calls of `{name}`{}",
+                inet(*and_no_inet)
+            )
         }
         Seccomp::Profile { path, and_no_inet } => {
-            format!("allow only the system calls of {}{}", path.display(), inet(*and_no_inet))
+            format!(
+                "allow only the system calls of {}{}",
+                path.display(),
+                inet(*and_no_inet)
+            )
         }
         Seccomp::Excused(because) => format!("go without seccomp: {because}"),
     }
@@ -101,8 +132,16 @@ fn guarding(guard: &Guarding) -> String {
         Guarding::Off(because) => format!("guard nothing: {because}"),
         Guarding::On { rules, doors } => {
             let doors: Vec<_> = doors.iter().map(ToString::to_string).collect();
-            let git = if rules.git { "git hooks, git configuration that runs programs, " } else { "" };
-            format!("keep as they are in {}: {git}{}", doors.join(", "), rules.names.join(", "))
+            let git = if rules.git {
+                "git hooks, git configuration that runs programs, "
+            } else {
+                ""
+            };
+            format!(
+                "keep as they are in {}: {git}{}",
+                doors.join(", "),
+                rules.names.join(", ")
+            )
         }
     }
 }
@@ -120,7 +159,11 @@ pub fn one_line(plan: &Plan) -> String {
             _ => None,
         })
         .collect();
-    let mounts = if mounts.is_empty() { "no folders".to_owned() } else { mounts.join(", ") };
+    let mounts = if mounts.is_empty() {
+        "no folders".to_owned()
+    } else {
+        mounts.join(", ")
+    };
     let network = match plan.network {
         NetMode::None => "no network",
         NetMode::Host => "THE HOST'S NETWORK",
@@ -139,7 +182,10 @@ pub fn one_line(plan: &Plan) -> String {
     format!("session {}: {mounts}; {network}; {walls}", plan.session.id)
 }
 
-pub(super) fn os_strings<S: Serializer>(list: &[OsString], serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn os_strings<S: Serializer>(
+    list: &[OsString],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(list.iter().map(|text| text.to_string_lossy()))
 }
 

@@ -40,25 +40,65 @@ impl fmt::Display for BindMode {
 pub enum BuildStep {
     MapIds,
     NewRoot,
-    Folder { at: InsidePath, mode: u32 },
-    Link { at: InsidePath, to: PathBuf },
-    File { at: InsidePath, content: String },
+    Folder {
+        at: InsidePath,
+        mode: u32,
+    },
+    Link {
+        at: InsidePath,
+        to: PathBuf,
+    },
+    File {
+        at: InsidePath,
+        content: String,
+    },
     /// Host bytes copied into the box.
-    Copy { at: InsidePath, content: Vec<u8> },
+    Copy {
+        at: InsidePath,
+        content: Vec<u8>,
+    },
     /// A part of the system, trusted to be what its name says.
-    System { path: PathBuf, at: InsidePath, is_folder: bool },
+    System {
+        path: PathBuf,
+        at: InsidePath,
+        is_folder: bool,
+    },
     /// Something of the user's: opened without following links and compared with what was seen.
-    Bind { from: PathBuf, seen: Seen, at: InsidePath, mode: BindMode, is_folder: bool },
+    Bind {
+        from: PathBuf,
+        seen: Seen,
+        at: InsidePath,
+        mode: BindMode,
+        is_folder: bool,
+    },
     /// A folder of the session itself; made by us, so only its owner is checked.
-    Own { from: PathBuf, at: InsidePath },
+    Own {
+        from: PathBuf,
+        at: InsidePath,
+    },
     /// The folder that holds the mounts: ours, so that no mount point is made in the user's.
-    MountPoints { from: InsidePath, at: InsidePath },
-    Tmpfs { at: InsidePath, size: Bytes, mode: u32 },
-    Proc { at: InsidePath },
-    Device { name: &'static str },
-    Terminals { at: InsidePath },
+    MountPoints {
+        from: InsidePath,
+        at: InsidePath,
+    },
+    Tmpfs {
+        at: InsidePath,
+        size: Bytes,
+        mode: u32,
+    },
+    Proc {
+        at: InsidePath,
+    },
+    Device {
+        name: &'static str,
+    },
+    Terminals {
+        at: InsidePath,
+    },
     /// Hides a file behind an empty one.
-    Mask { at: InsidePath },
+    Mask {
+        at: InsidePath,
+    },
     EnterRoot,
 }
 

@@ -9,13 +9,30 @@ use crate::plan::EtcEntry;
 
 /// Shown as they are: too large to copy, or folders.
 const SHOWN: [&str; 8] = [
-    "alternatives", "ca-certificates", "crypto-policies", "fonts", "ld.so.cache", "mime.types",
-    "pki", "ssl",
+    "alternatives",
+    "ca-certificates",
+    "crypto-policies",
+    "fonts",
+    "ld.so.cache",
+    "mime.types",
+    "pki",
+    "ssl",
 ];
 /// Copied: small, and cheaper to write than to mount.
 const COPIED: [&str; 14] = [
-    "bash.bashrc", "debian_version", "gai.conf", "host.conf", "inputrc", "ld.so.conf",
-    "locale.alias", "locale.conf", "localtime", "os-release", "protocols", "services", "shells",
+    "bash.bashrc",
+    "debian_version",
+    "gai.conf",
+    "host.conf",
+    "inputrc",
+    "ld.so.conf",
+    "locale.alias",
+    "locale.conf",
+    "localtime",
+    "os-release",
+    "protocols",
+    "services",
+    "shells",
     "timezone",
 ];
 const SMALL: u64 = 64 << 10;
@@ -23,12 +40,19 @@ const SMALL: u64 = 64 << 10;
 pub(super) fn entries() -> Vec<EtcEntry> {
     let shown = SHOWN.into_iter().filter_map(shown);
     let copied = COPIED.into_iter().filter_map(copied);
-    shown.chain(copied).chain(terminfo()).chain(java()).collect()
+    shown
+        .chain(copied)
+        .chain(terminfo())
+        .chain(java())
+        .collect()
 }
 
 fn shown(name: &str) -> Option<EtcEntry> {
     let kind = fs::metadata(Path::new("/etc").join(name)).ok()?;
-    Some(EtcEntry::Shown { name: name.to_owned(), is_folder: kind.is_dir() })
+    Some(EtcEntry::Shown {
+        name: name.to_owned(),
+        is_folder: kind.is_dir(),
+    })
 }
 
 fn copied(name: &str) -> Option<EtcEntry> {
@@ -38,25 +62,38 @@ fn copied(name: &str) -> Option<EtcEntry> {
         let to = fs::read_link(&path).ok()?;
         let stays = to.starts_with("/usr") || to.starts_with("../usr");
         if stays {
-            return Some(EtcEntry::Link { name: name.to_owned(), to });
+            return Some(EtcEntry::Link {
+                name: name.to_owned(),
+                to,
+            });
         }
     }
     let content = small_file(&path)?;
-    Some(EtcEntry::Copied { name: name.to_owned(), content })
+    Some(EtcEntry::Copied {
+        name: name.to_owned(),
+        content,
+    })
 }
 
 /// Debian keeps a nearly empty /etc/terminfo; only one with entries is worth a mount.
 fn terminfo() -> Option<EtcEntry> {
     let folder = fs::metadata("/etc/terminfo").ok()?;
-    (folder.is_dir() && folder.nlink() > 2)
-        .then(|| EtcEntry::Shown { name: "terminfo".to_owned(), is_folder: true })
+    (folder.is_dir() && folder.nlink() > 2).then(|| EtcEntry::Shown {
+        name: "terminfo".to_owned(),
+        is_folder: true,
+    })
 }
 
 /// A Java from the distribution has its configuration in /etc, one folder per version.
 fn java() -> Vec<EtcEntry> {
-    let Ok(installed) = fs::read_dir("/usr/lib/jvm") else { return Vec::new() };
+    let Ok(installed) = fs::read_dir("/usr/lib/jvm") else {
+        return Vec::new();
+    };
     let mut found: Vec<EtcEntry> = Vec::new();
-    for name in installed.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
+    for name in installed
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+    {
         let Some(version) = name.split('-').nth(1).filter(|_| name.starts_with("java-")) else {
             continue;
         };
@@ -71,7 +108,11 @@ fn java() -> Vec<EtcEntry> {
 /// The content of a regular file of sensible size; never waits.
 pub(super) fn small_file(path: &Path) -> Option<Vec<u8>> {
     let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
-    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path).ok()?;
+    let file = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)
+        .ok()?;
     let kind = file.metadata().ok()?;
     if !kind.is_file() || kind.len() > SMALL {
         return None;
@@ -90,7 +131,9 @@ pub(super) fn user_name(uid: u32) -> Option<String> {
         let name = fields.next()?;
         let number: u32 = fields.nth(1)?.parse().ok()?;
         let plain = !name.is_empty()
-            && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
+            && name
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
         (number == uid && plain).then(|| name.to_owned())
     })
 }

@@ -19,7 +19,11 @@ pub fn facts(policy: &Policy, state_directory: PathBuf) -> Facts {
     let uid = getuid().as_raw();
     let mask = umask(Mode::empty());
     umask(mask);
-    let git_identity = if policy.env.git_identity { git::identity() } else { None };
+    let git_identity = if policy.env.git_identity {
+        git::identity()
+    } else {
+        None
+    };
     Facts {
         uid,
         gid: getgid().as_raw(),
@@ -48,24 +52,30 @@ pub fn state_directory(env: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf
     let absolute = |text: OsString| Some(PathBuf::from(text)).filter(|path| path.is_absolute());
     env("XDG_STATE_HOME")
         .and_then(absolute)
-        .or_else(|| env("HOME").and_then(absolute).map(|home| home.join(".local/state")))
+        .or_else(|| {
+            env("HOME")
+                .and_then(absolute)
+                .map(|home| home.join(".local/state"))
+        })
         .map(|base| base.join("cowork-linux"))
 }
 
 /// `/usr`, and beside it what is a link on merged systems and a folder on others.
 fn system() -> Vec<SystemEntry> {
-    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"]
-        .into_iter()
-        .filter_map(|name| {
-            let at = InsidePath::fixed(name);
-            let kind = std::fs::symlink_metadata(name).ok()?.file_type();
-            if kind.is_symlink() {
-                let to = std::fs::read_link(name).ok()?;
-                return Some(SystemEntry::Link { at, to });
-            }
-            kind.is_dir().then_some(SystemEntry::Folder(at))
-        })
-        .collect()
+    [
+        "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
+    ]
+    .into_iter()
+    .filter_map(|name| {
+        let at = InsidePath::fixed(name);
+        let kind = std::fs::symlink_metadata(name).ok()?.file_type();
+        if kind.is_symlink() {
+            let to = std::fs::read_link(name).ok()?;
+            return Some(SystemEntry::Link { at, to });
+        }
+        kind.is_dir().then_some(SystemEntry::Folder(at))
+    })
+    .collect()
 }
 
 /// How a stream can be handed over without handing over more than a stream.
@@ -74,7 +84,9 @@ fn stdio(number: i32) -> Stdio {
     if fd.is_terminal() {
         return Stdio::Terminal;
     }
-    let Ok(stat) = fstat(fd.as_fd()) else { return Stdio::Copied };
+    let Ok(stat) = fstat(fd.as_fd()) else {
+        return Stdio::Copied;
+    };
     match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
         kind if kind == SFlag::S_IFIFO || kind == SFlag::S_IFSOCK => Stdio::Direct,
         // The memory devices: null, zero, full, random.

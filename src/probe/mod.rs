@@ -8,4 +8,4 @@ mod source;
 
 pub use host::{facts, state_directory};
 pub use program::{ProgramNeeds, needed_by};
-pub use source::{SourceError, look_at, worktree};
+pub use source::{SourceError, look_at, visible, worktree};

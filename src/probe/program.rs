@@ -12,16 +12,42 @@ use super::source::seen;
 use crate::plan::Needed;
 use crate::policy::Access;
 
-const SYSTEM: [&str; 7] = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
-const ON_PATH: [&str; 6] =
-    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+const SYSTEM: [&str; 7] = [
+    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
+];
+const ON_PATH: [&str; 6] = [
+    "/usr/local/sbin",
+    "/usr/local/bin",
+    "/usr/sbin",
+    "/usr/bin",
+    "/sbin",
+    "/bin",
+];
 /// Installations below a home that stand or fall as a whole; `*` is one folder.
 const TOOLCHAINS: [&str; 24] = [
-    ".nvm/versions/node/*", ".pyenv", ".rbenv", ".asdf", ".volta", ".bun", ".deno", ".rustup",
-    ".linuxbrew", "miniconda3", "anaconda3", ".npm-global", ".cargo/bin", "go/bin",
-    ".sdkman/candidates/*/*", ".local/share/claude", ".local/share/mise/installs/*/*",
-    ".local/share/fnm/node-versions/*", ".local/share/pnpm", ".local/share/uv/python/*",
-    ".local/share/uv/tools/*", ".local/share/pipx/venvs/*", ".local/pipx/venvs/*",
+    ".nvm/versions/node/*",
+    ".pyenv",
+    ".rbenv",
+    ".asdf",
+    ".volta",
+    ".bun",
+    ".deno",
+    ".rustup",
+    ".linuxbrew",
+    "miniconda3",
+    "anaconda3",
+    ".npm-global",
+    ".cargo/bin",
+    "go/bin",
+    ".sdkman/candidates/*/*",
+    ".local/share/claude",
+    ".local/share/mise/installs/*/*",
+    ".local/share/fnm/node-versions/*",
+    ".local/share/pnpm",
+    ".local/share/uv/python/*",
+    ".local/share/uv/tools/*",
+    ".local/share/pipx/venvs/*",
+    ".local/pipx/venvs/*",
     ".local/lib/node_modules",
 ];
 const MOST_HOPS: usize = 16;
@@ -45,7 +71,9 @@ pub fn needed_by(name: &OsStr, search: &OsStr, home: Option<&Path>) -> ProgramNe
 }
 
 fn collect(name: &OsStr, search: &OsStr, home: Option<&Path>, needs: &mut ProgramNeeds, depth: u8) {
-    let Some(found) = find(name, search).filter(|_| depth < 5) else { return };
+    let Some(found) = find(name, search).filter(|_| depth < 5) else {
+        return;
+    };
     let Some(folder) = found.parent() else { return };
     let by_name = !name.as_bytes().contains(&b'/');
     if by_name && !ON_PATH.iter().any(|known| folder == Path::new(known)) {
@@ -66,7 +94,9 @@ fn find(name: &OsStr, search: &OsStr) -> Option<PathBuf> {
         fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
     };
     let found = match name.as_bytes().contains(&b'/') {
-        true => Some(PathBuf::from(name)).filter(|path| path.is_absolute()).filter(runs),
+        true => Some(PathBuf::from(name))
+            .filter(|path| path.is_absolute())
+            .filter(runs),
         false => std::env::split_paths(search)
             .filter(|folder| folder.is_absolute())
             .map(|folder| folder.join(name))
@@ -99,10 +129,16 @@ fn show(path: &Path, link: Option<&Path>, home: Option<&Path>, needs: &mut Progr
         return;
     }
     let root = installation(path, home).unwrap_or_else(|| path.to_owned());
-    if needs.visible.iter().any(|known| root.starts_with(&known.path)) {
+    if needs
+        .visible
+        .iter()
+        .any(|known| root.starts_with(&known.path))
+    {
         return;
     }
-    if root == path && let Some(to) = link {
+    if root == path
+        && let Some(to) = link
+    {
         needs.visible.push(Needed {
             why: format!("it leads to the program: {}", to.display()),
             link_to: Some(to.to_owned()),
@@ -110,7 +146,9 @@ fn show(path: &Path, link: Option<&Path>, home: Option<&Path>, needs: &mut Progr
         });
         return;
     }
-    let Ok(metadata) = fs::metadata(&root) else { return };
+    let Ok(metadata) = fs::metadata(&root) else {
+        return;
+    };
     needs.visible.retain(|known| !known.path.starts_with(&root));
     needs.visible.push(needed(&root, Some(&metadata)));
 }
@@ -137,17 +175,26 @@ fn installation(file: &Path, home: Option<&Path>) -> Option<PathBuf> {
     if let Some(root) = home.and_then(|home| toolchain(file, home)) {
         return Some(root);
     }
-    if let Some(root) = file.ancestors().skip(1).find(|up| up.join("pyvenv.cfg").is_file()) {
+    if let Some(root) = file
+        .ancestors()
+        .skip(1)
+        .find(|up| up.join("pyvenv.cfg").is_file())
+    {
         return Some(root.to_owned());
     }
     let parts: Vec<Component<'_>> = file.components().collect();
-    if let Some(at) = parts.iter().position(|part| part.as_os_str() == "node_modules") {
+    if let Some(at) = parts
+        .iter()
+        .position(|part| part.as_os_str() == "node_modules")
+    {
         return Some(parts[..=at].iter().collect());
     }
     let prefix = file.parent().filter(|dir| dir.ends_with("bin"))?.parent()?;
     let too_wide = prefix == Path::new("/")
         || home.is_some_and(|home| home.starts_with(prefix) || prefix == home.join(".local"));
-    let whole = ["lib", "lib64", "libexec", "share"].iter().any(|n| prefix.join(n).is_dir());
+    let whole = ["lib", "lib64", "libexec", "share"]
+        .iter()
+        .any(|n| prefix.join(n).is_dir());
     (whole && !too_wide).then(|| prefix.to_owned())
 }
 
@@ -185,16 +232,31 @@ fn homes(file: &Path, home: &Path, needs: &mut ProgramNeeds) {
 fn interpreters(file: &Path) -> Vec<OsString> {
     let mut head = [0u8; 256];
     let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
-    let read = fs::OpenOptions::new().read(true).custom_flags(flags).open(file);
-    let Ok(length) = read.and_then(|mut file| file.read(&mut head)) else { return Vec::new() };
-    let Some(line) = head[..length].strip_prefix(b"#!") else { return Vec::new() };
+    let read = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(file);
+    let Ok(length) = read.and_then(|mut file| file.read(&mut head)) else {
+        return Vec::new();
+    };
+    let Some(line) = head[..length].strip_prefix(b"#!") else {
+        return Vec::new();
+    };
     let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let mut words = line.split(|b| b.is_ascii_whitespace()).filter(|word| !word.is_empty());
-    let Some(first) = words.next() else { return Vec::new() };
+    let mut words = line
+        .split(|b| b.is_ascii_whitespace())
+        .filter(|word| !word.is_empty());
+    let Some(first) = words.next() else {
+        return Vec::new();
+    };
     let mut found = vec![OsStr::from_bytes(first).to_owned()];
     if Path::new(OsStr::from_bytes(first)).ends_with("env") {
         let is_name = |word: &&[u8]| !word.starts_with(b"-") && !word.contains(&b'=');
-        found.extend(words.find(is_name).map(|word| OsStr::from_bytes(word).to_owned()));
+        found.extend(
+            words
+                .find(is_name)
+                .map(|word| OsStr::from_bytes(word).to_owned()),
+        );
     }
     found
 }
@@ -223,7 +285,11 @@ mod tests {
         let home = fs::canonicalize(dir.path()).unwrap();
         let node = home.join(".nvm/versions/node/v20");
         program(&node, "bin/node", "\x7fELF");
-        program(&node, "lib/node_modules/agent/cli.js", "#!/usr/bin/env node\n");
+        program(
+            &node,
+            "lib/node_modules/agent/cli.js",
+            "#!/usr/bin/env node\n",
+        );
         std::os::unix::fs::symlink("../lib/node_modules/agent/cli.js", node.join("bin/agent"))
             .unwrap();
         let search = node.join("bin");

@@ -28,7 +28,9 @@ impl SourceError {
             Self::Unreachable { source, .. } => match source.raw_os_error() {
                 Some(libc::ENOENT) => "check the spelling; nothing is created for you".into(),
                 Some(libc::EACCES) => "you may not read it; choose a folder of your own".into(),
-                Some(libc::ELOOP) => "its links lead in a circle or through /proc; name the folder itself".into(),
+                Some(libc::ELOOP) => {
+                    "its links lead in a circle or through /proc; name the folder itself".into()
+                }
                 _ => "name a folder that you can open".into(),
             },
             Self::NotAFolder { .. } => "mount the folder that holds it".into(),
@@ -40,7 +42,10 @@ impl SourceError {
 /// Resolves a mount's source: links are followed now and never again.
 pub fn look_at(spec: &MountSpec, state: &Path) -> Result<Source, SourceError> {
     let shown = spec.source.display().to_string();
-    let unreachable = |source| SourceError::Unreachable { path: shown.clone(), source };
+    let unreachable = |source| SourceError::Unreachable {
+        path: shown.clone(),
+        source,
+    };
     let how = OpenHow::new()
         .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
         .resolve(ResolveFlag::RESOLVE_NO_MAGICLINKS);
@@ -51,14 +56,25 @@ pub fn look_at(spec: &MountSpec, state: &Path) -> Result<Source, SourceError> {
     if let Some(what) = not_a_folder(&metadata) {
         return Err(SourceError::NotAFolder { path: shown, what });
     }
-    nix::unistd::access(link.as_str(), nix::unistd::AccessFlags::R_OK | nix::unistd::AccessFlags::X_OK)
-        .map_err(|e| unreachable(e.into()))?;
+    nix::unistd::access(
+        link.as_str(),
+        nix::unistd::AccessFlags::R_OK | nix::unistd::AccessFlags::X_OK,
+    )
+    .map_err(|e| unreachable(e.into()))?;
     if let Some(why) = too_wide(&path, state) {
         return Err(SourceError::TooWide { path: shown, why });
     }
-    let name = own_name(&spec.source).or_else(|| own_name(&path)).unwrap_or_else(|| "w".into());
+    let name = own_name(&spec.source)
+        .or_else(|| own_name(&path))
+        .unwrap_or_else(|| "w".into());
     let seen = seen(&metadata);
-    Ok(Source { path, seen, place: spec.place.clone(), name, access: spec.access })
+    Ok(Source {
+        path,
+        seen,
+        place: spec.place.clone(),
+        name,
+        access: spec.access,
+    })
 }
 
 fn own_name(path: &Path) -> Option<OsString> {
@@ -93,20 +109,32 @@ fn too_wide(path: &Path, state: &Path) -> Option<&'static str> {
         "/var",
     ];
     const KEYS: [&str; 9] = [
-        ".ssh", ".gnupg", ".aws", ".kube", ".docker", ".password-store", ".azure",
-        ".config/gcloud", ".mozilla",
+        ".ssh",
+        ".gnupg",
+        ".aws",
+        ".kube",
+        ".docker",
+        ".password-store",
+        ".azure",
+        ".config/gcloud",
+        ".mozilla",
     ];
     if SYSTEM.iter().any(|name| path == Path::new(name)) {
         return Some("that is a part of the system");
     }
-    if ["/proc", "/sys", "/dev"].iter().any(|name| path.starts_with(name)) {
+    if ["/proc", "/sys", "/dev"]
+        .iter()
+        .any(|name| path.starts_with(name))
+    {
         return Some("that is a view of the kernel, not a folder of files");
     }
     let state = std::fs::canonicalize(state).unwrap_or_else(|_| state.to_owned());
     if path.starts_with(&state) {
         return Some("that is where sessions keep their state");
     }
-    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute())?;
+    let home = std::env::var_os("HOME")
+        .map(PathBuf::from)
+        .filter(|home| home.is_absolute())?;
     let home = std::fs::canonicalize(&home).unwrap_or(home);
     if home != Path::new("/") && home.starts_with(path) {
         return Some("it holds your whole home, with every key in it");
@@ -116,6 +144,34 @@ fn too_wide(path: &Path, state: &Path) -> Option<&'static str> {
     }
     let keys = KEYS.iter().any(|name| path.starts_with(home.join(name)));
     keys.then_some("it holds keys")
+}
+
+/// A path the policy wants seen, read-only and at the same place.
+pub fn visible(path: &Path) -> Result<Needed, SourceError> {
+    let unreachable = |source| SourceError::Unreachable {
+        path: path.display().to_string(),
+        source,
+    };
+    let path = std::fs::canonicalize(path).map_err(unreachable)?;
+    let metadata = std::fs::metadata(&path).map_err(unreachable)?;
+    let system = ["/proc", "/sys", "/dev"]
+        .iter()
+        .any(|name| path.starts_with(name));
+    if system || path == Path::new("/") {
+        let why = "that is a part of the system";
+        return Err(SourceError::TooWide {
+            path: path.display().to_string(),
+            why,
+        });
+    }
+    Ok(Needed {
+        seen: seen(&metadata),
+        is_folder: metadata.is_dir(),
+        why: "the policy shows it".to_owned(),
+        link_to: None,
+        access: Access::Read,
+        path,
+    })
 }
 
 /// What a linked worktree needs besides its own folder: the repository it belongs to.
@@ -144,7 +200,10 @@ pub fn worktree(source: &Source) -> Option<Needed> {
         path: common,
         seen: seen(&metadata),
         is_folder: true,
-        why: format!("{} is a worktree of the repository there", source.path.display()),
+        why: format!(
+            "{} is a worktree of the repository there",
+            source.path.display()
+        ),
         link_to: None,
         access: match source.access {
             Access::Read => Access::Read,

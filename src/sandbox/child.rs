@@ -10,11 +10,11 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::stat::{Mode, umask};
 
 use super::init::{self, Locked};
+use super::lockdown;
 use super::mounts::{self, Site};
 use super::owners::Prepared;
 use super::streams::BoxEnds;
 use super::wire::{Message, Wire};
-use super::lockdown;
 use crate::plan::{InsideStep, Limit, Plan, Stdio};
 use crate::policy::Isolation;
 use crate::sys;
@@ -55,14 +55,23 @@ pub(super) fn main(proof: &SingleThreaded, orders: Orders<'_>) -> ! {
         Ok(locked) => init::main(proof, locked),
         Err((wire, failure)) => {
             let errno = failure.error.raw_os_error().unwrap_or(libc::EIO);
-            let _ = wire.send(&Message::Failed { step: failure.step as u32, errno });
+            let _ = wire.send(&Message::Failed {
+                step: failure.step as u32,
+                errno,
+            });
             sys::process::exit_now(125)
         }
     }
 }
 
 fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
-    let Orders { plan, filters, prepared, ends, wire } = orders;
+    let Orders {
+        plan,
+        filters,
+        prepared,
+        ends,
+        wire,
+    } = orders;
     let mut site = Site::new(&plan.identity, prepared);
     let mut terminal = None;
     let done = (|| {
@@ -80,7 +89,10 @@ fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
         }
         let mut late = |result: io::Result<()>| {
             step += 1;
-            result.map_err(|error| Failure { step: step - 1, error })
+            result.map_err(|error| Failure {
+                step: step - 1,
+                error,
+            })
         };
         late(own_terminal(plan, &wire, &mut terminal))?;
         late(sys::process::no_new_privileges().and_then(|()| lockdown::drop_capabilities()))?;
@@ -91,7 +103,13 @@ fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
         Ok(())
     })();
     match done {
-        Ok(()) => Ok(Locked { plan, ends, wire, terminal, doors: site.doors }),
+        Ok(()) => Ok(Locked {
+            plan,
+            ends,
+            wire,
+            terminal,
+            doors: site.doors,
+        }),
         Err(failure) => Err((wire, failure)),
     }
 }
@@ -119,9 +137,7 @@ fn apply(step: &InsideStep) -> io::Result<()> {
             Err(error) if *required => Err(error),
             _ => Ok(()),
         },
-        InsideStep::NoUserNamespaces => {
-            std::fs::write("/proc/sys/user/max_user_namespaces", "0")
-        }
+        InsideStep::NoUserNamespaces => std::fs::write("/proc/sys/user/max_user_namespaces", "0"),
         InsideStep::FreezeRoot => {
             let root = std::fs::File::open("/")?;
             sys::mount::freeze_mount(std::os::fd::AsFd::as_fd(&root))

@@ -38,7 +38,13 @@ pub(super) fn main(proof: &SingleThreaded, locked: Locked<'_>) -> ! {
 }
 
 fn start_and_wait(proof: &SingleThreaded, locked: Locked<'_>) -> io::Result<i32> {
-    let Locked { plan, ends, wire, terminal, doors } = locked;
+    let Locked {
+        plan,
+        ends,
+        wire,
+        terminal,
+        doors,
+    } = locked;
     let children = watch_children()?;
     let main = match sys::process::fork(proof)? {
         None => run_program(&plan.program, &ends, terminal.as_ref(), &wire),
@@ -78,7 +84,10 @@ fn watch_children() -> io::Result<SignalFd> {
     let mut set = SigSet::empty();
     set.add(Signal::SIGCHLD);
     set.thread_block()?;
-    Ok(SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?)
+    Ok(SignalFd::with_flags(
+        &set,
+        SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK,
+    )?)
 }
 
 /// Collects whoever ended; the wait status when it was the program itself.
@@ -90,7 +99,9 @@ fn reap(main: Pid, wire: &Wire) -> io::Result<Option<i32>> {
                 return Ok(Some(signal as i32));
             }
             Ok(WaitStatus::Stopped(pid, signal)) if pid == main => {
-                wire.send(&Message::Stopped { signal: signal as i32 })?;
+                wire.send(&Message::Stopped {
+                    signal: signal as i32,
+                })?;
             }
             Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return Ok(None),
             Ok(_) | Err(Errno::EINTR) => {}
@@ -102,7 +113,10 @@ fn reap(main: Pid, wire: &Wire) -> io::Result<Option<i32>> {
 /// Ends what the program left behind before the launcher hears that it is over.
 fn end_the_rest() {
     let everyone = Pid::from_raw(-1);
-    while !matches!(waitpid(None, Some(WaitPidFlag::WNOHANG)), Err(Errno::ECHILD)) {
+    while !matches!(
+        waitpid(None, Some(WaitPidFlag::WNOHANG)),
+        Err(Errno::ECHILD)
+    ) {
         let _ = nix::sys::signal::kill(everyone, Signal::SIGKILL);
         let _ = waitpid(None, None);
     }
@@ -110,7 +124,9 @@ fn end_the_rest() {
 
 /// What a terminal would send to the foreground goes to the program's group, the rest to it.
 fn hand_on(main: Pid, signal: i32) {
-    let Ok(signal) = Signal::try_from(signal) else { return };
+    let Ok(signal) = Signal::try_from(signal) else {
+        return;
+    };
     let group = matches!(
         signal,
         Signal::SIGINT
@@ -120,7 +136,11 @@ fn hand_on(main: Pid, signal: i32) {
             | Signal::SIGCONT
             | Signal::SIGWINCH
     );
-    let target = if group { Pid::from_raw(-main.as_raw()) } else { main };
+    let target = if group {
+        Pid::from_raw(-main.as_raw())
+    } else {
+        main
+    };
     let _ = nix::sys::signal::kill(target, signal);
 }
 
@@ -149,8 +169,11 @@ fn become_program(
     sys::fds::close_on_exec_from(3)?;
     umask(Mode::from_bits_truncate(program.umask));
     let text = |bytes: &[u8]| CString::new(bytes).map_err(io::Error::from);
-    let argv: Vec<_> =
-        program.argv.iter().map(|word| text(word.as_bytes())).collect::<Result<_, _>>()?;
+    let argv: Vec<_> = program
+        .argv
+        .iter()
+        .map(|word| text(word.as_bytes()))
+        .collect::<Result<_, _>>()?;
     let envp: Vec<_> = program
         .env
         .iter()
@@ -168,7 +191,11 @@ fn execute(program: &Program, argv: &[CString], envp: &[CString]) -> io::Error {
         return execute_file(Path::new(name), argv, envp);
     }
     let mut result = io::Error::from_raw_os_error(libc::ENOENT);
-    let path = program.env.iter().find(|(key, _)| key == "PATH").map(|(_, value)| value);
+    let path = program
+        .env
+        .iter()
+        .find(|(key, _)| key == "PATH")
+        .map(|(_, value)| value);
     for folder in path.map(std::env::split_paths).into_iter().flatten() {
         let error = execute_file(&folder.join(name), argv, envp);
         if !matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR)) {

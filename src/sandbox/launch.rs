@@ -4,9 +4,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::child::{self, Orders};
+use super::owners;
 use super::streams::{self, CallerEnds};
 use super::wire::{self, Message, Wire};
-use super::owners;
 use crate::plan::Plan;
 use crate::policy::{Isolation, NetMode};
 use crate::sys::process::{self, Forked, SingleThreaded};
@@ -21,7 +21,12 @@ pub enum LaunchError {
     #[error("cannot create namespaces")]
     Clone(#[source] io::Error),
     #[error("cannot {what}")]
-    Step { what: String, is_bind: bool, is_proc: bool, source: io::Error },
+    Step {
+        what: String,
+        is_bind: bool,
+        is_proc: bool,
+        source: io::Error,
+    },
     #[error("cannot learn how the box is doing")]
     Wire(#[source] io::Error),
 }
@@ -33,29 +38,50 @@ impl LaunchError {
             Self::Threads(error) if code(error) == libc::ENOENT => {
                 "/proc is not mounted here; mount it: mount -t proc proc /proc".into()
             }
-            Self::Clone(error) if matches!(code(error), libc::EPERM | libc::ENOSPC | libc::EACCES) => {
+            Self::Clone(error)
+                if matches!(code(error), libc::EPERM | libc::ENOSPC | libc::EACCES) =>
+            {
                 "this host blocks user namespaces; `cowork-linux doctor` names the rule, \
-                 `--isolation landlock` is the weaker way without them".into()
+                 `--isolation landlock` is the weaker way without them"
+                    .into()
             }
             Self::Clone(error) if code(error) == libc::ENOSYS => {
                 "clone3 is refused, usually by the container around this shell; \
-                 `--isolation landlock` works without it".into()
+                 `--isolation landlock` works without it"
+                    .into()
             }
             Self::Step { source, .. } if code(source) == libc::ESTALE => {
                 "it was replaced while the box was being built; run the command again".into()
             }
-            Self::Step { source, is_bind: true, .. } if code(source) == libc::ENOENT => {
+            Self::Step {
+                source,
+                is_bind: true,
+                ..
+            } if code(source) == libc::ENOENT => {
                 "it vanished while the box was being built; check --mount".into()
             }
-            Self::Step { source, is_bind: true, .. } if code(source) == libc::EACCES => {
+            Self::Step {
+                source,
+                is_bind: true,
+                ..
+            } if code(source) == libc::EACCES => {
                 "you may not read it; choose a folder of your own".into()
             }
-            Self::Step { source, is_bind: true, .. } if code(source) == libc::EINVAL => {
+            Self::Step {
+                source,
+                is_bind: true,
+                ..
+            } if code(source) == libc::EINVAL => {
                 "its filesystem cannot map owners; as root, run as an ordinary user instead".into()
             }
-            Self::Step { source, is_proc: true, .. } if code(source) == libc::EPERM => {
+            Self::Step {
+                source,
+                is_proc: true,
+                ..
+            } if code(source) == libc::EPERM => {
                 "parts of /proc are covered by the container around this shell; start that \
-                 container without masked paths, or use `--isolation landlock`".into()
+                 container without masked paths, or use `--isolation landlock`"
+                    .into()
             }
             Self::Step { source, .. } if code(source) == libc::ENOSYS => {
                 "this kernel is too old for it; 5.15 is the oldest that works".into()
@@ -112,7 +138,16 @@ pub fn launch(plan: &Plan, filters: &[Vec<u8>]) -> Result<Running, LaunchError> 
     let (pid, pidfd) = match forked {
         Forked::Child => {
             drop((streams, wire));
-            child::main(&proof, Orders { plan, filters, prepared, ends, wire: theirs })
+            child::main(
+                &proof,
+                Orders {
+                    plan,
+                    filters,
+                    prepared,
+                    ends,
+                    wire: theirs,
+                },
+            )
         }
         Forked::Parent { pid, pidfd } => (pid, pidfd),
     };
@@ -123,7 +158,11 @@ pub fn launch(plan: &Plan, filters: &[Vec<u8>]) -> Result<Running, LaunchError> 
             .map_err(|error| explain(plan, 0, error))?;
         wire.send(&Message::Go).map_err(LaunchError::Wire)?;
     }
-    Ok(Running { pidfd, wire, streams })
+    Ok(Running {
+        pidfd,
+        wire,
+        streams,
+    })
 }
 
 fn namespaces(plan: &Plan) -> i32 {
@@ -153,9 +192,18 @@ pub fn explain(plan: &Plan, step: u32, source: io::Error) -> LaunchError {
         }
         (None, Some(rest)) => match plan.inside.get(rest) {
             Some(step) => (step.to_string(), false, false),
-            None => (child::late_step(rest - plan.inside.len()).to_owned(), false, false),
+            None => (
+                child::late_step(rest - plan.inside.len()).to_owned(),
+                false,
+                false,
+            ),
         },
         (None, None) => ("set up the box".to_owned(), false, false),
     };
-    LaunchError::Step { what, is_bind, is_proc, source }
+    LaunchError::Step {
+        what,
+        is_bind,
+        is_proc,
+        source,
+    }
 }

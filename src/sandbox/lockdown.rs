@@ -15,7 +15,12 @@ use crate::sys;
 pub(super) fn drop_capabilities() -> io::Result<()> {
     let lost = |_| io::Error::last_os_error();
     caps::clear(None, CapSet::Bounding).map_err(lost)?;
-    for set in [CapSet::Ambient, CapSet::Inheritable, CapSet::Effective, CapSet::Permitted] {
+    for set in [
+        CapSet::Ambient,
+        CapSet::Inheritable,
+        CapSet::Effective,
+        CapSet::Permitted,
+    ] {
         caps::clear(None, set).map_err(lost)?;
     }
     Ok(())
@@ -23,7 +28,9 @@ pub(super) fn drop_capabilities() -> io::Result<()> {
 
 /// Restricts this process and all it starts to the plan's paths, ports and scopes.
 pub(super) fn landlock(wall: &Landlock) -> io::Result<()> {
-    let Landlock::Enforced { abi, files, no_tcp } = wall else { return Ok(()) };
+    let Landlock::Enforced { abi, files, no_tcp } = wall else {
+        return Ok(());
+    };
     let abi = known_abi(*abi);
     let made = || -> Result<RulesetStatus, landlock::RulesetError> {
         let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
@@ -38,7 +45,9 @@ pub(super) fn landlock(wall: &Landlock) -> io::Result<()> {
         }
         let mut created = ruleset.create()?;
         for rule in files {
-            let Ok(path) = PathFd::new(rule.path.as_path()) else { continue };
+            let Ok(path) = PathFd::new(rule.path.as_path()) else {
+                continue;
+            };
             let access = rights(abi, rule.rights);
             created = created.add_rule(
                 PathBeneath::new(path, access).set_compatibility(CompatLevel::BestEffort),
@@ -58,10 +67,7 @@ fn rights(abi: ABI, rights: Rights) -> BitFlags<AccessFs> {
     let wanted = match rights {
         Rights::Read => AccessFs::from_read(abi),
         Rights::Use => {
-            AccessFs::from_read(abi)
-                | AccessFs::WriteFile
-                | AccessFs::Truncate
-                | AccessFs::IoctlDev
+            AccessFs::from_read(abi) | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev
         }
         Rights::Write => all,
     };
@@ -82,5 +88,7 @@ fn known_abi(number: i32) -> ABI {
 
 /// Loads the compiled filters, the narrower one last.
 pub(super) fn seccomp(programs: &[Vec<u8>]) -> io::Result<()> {
-    programs.iter().try_for_each(|program| sys::seccomp::load(program))
+    programs
+        .iter()
+        .try_for_each(|program| sys::seccomp::load(program))
 }

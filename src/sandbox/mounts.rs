@@ -30,11 +30,19 @@ pub(super) struct Site<'a> {
 
 impl<'a> Site<'a> {
     pub(super) fn new(identity: &'a Identity, prepared: Prepared) -> Self {
-        Self { identity, prepared, root: None, doors: Vec::new() }
+        Self {
+            identity,
+            prepared,
+            root: None,
+            doors: Vec::new(),
+        }
     }
 
     fn root(&self) -> io::Result<BorrowedFd<'_>> {
-        self.root.as_ref().map(AsFd::as_fd).ok_or_else(|| errno(libc::ENOENT))
+        self.root
+            .as_ref()
+            .map(AsFd::as_fd)
+            .ok_or_else(|| errno(libc::ENOENT))
     }
 
     /// The object at a place in the box that this program made itself.
@@ -76,9 +84,23 @@ pub(super) fn apply(site: &mut Site<'_>, number: usize, step: &BuildStep) -> io:
             mount::restrict_tree(tree.as_fd(), ATTR_READ_ONLY | SAFE)?;
             site.attach(&tree, at)
         }
-        BuildStep::Bind { from, seen, at, mode, is_folder } => {
-            bind(site, number, Wanted { from, seen, at, mode: *mode, is_folder: *is_folder })
-        }
+        BuildStep::Bind {
+            from,
+            seen,
+            at,
+            mode,
+            is_folder,
+        } => bind(
+            site,
+            number,
+            Wanted {
+                from,
+                seen,
+                at,
+                mode: *mode,
+                is_folder: *is_folder,
+            },
+        ),
         BuildStep::Own { from, at } => {
             let tree = match site.prepared.take(number) {
                 Some(tree) => tree,
@@ -96,7 +118,11 @@ pub(super) fn apply(site: &mut Site<'_>, number: usize, step: &BuildStep) -> io:
             let size = option(size.0)?;
             let inodes = option(1 << 20)?;
             let mode = CString::new(format!("{mode:o}"))?;
-            let options = [(c"size", size.as_c_str()), (c"nr_inodes", &inodes), (c"mode", &mode)];
+            let options = [
+                (c"size", size.as_c_str()),
+                (c"nr_inodes", &inodes),
+                (c"mode", &mode),
+            ];
             site.attach(&mount::new_filesystem(c"tmpfs", &options, SAFE)?, at)
         }
         BuildStep::Proc { at } => {
@@ -126,11 +152,19 @@ fn option(value: u64) -> io::Result<CString> {
 }
 
 fn new_root(site: &mut Site<'_>) -> io::Result<()> {
-    let options: [(&CStr, &CStr); 3] = [(c"size", c"16m"), (c"nr_inodes", c"8192"), (c"mode", c"0755")];
+    let options: [(&CStr, &CStr); 3] = [
+        (c"size", c"16m"),
+        (c"nr_inodes", c"8192"),
+        (c"mode", c"0755"),
+    ];
     let root = mount::new_filesystem(c"tmpfs", &options, SAFE)?;
     // It has to hang somewhere until it is entered; on top of the old root nothing is hidden
     // from paths, because those start at the old root below it.
-    let top = openat2(AT_FDCWD, "/", OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC))?;
+    let top = openat2(
+        AT_FDCWD,
+        "/",
+        OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC),
+    )?;
     mount::attach(root.as_fd(), top.as_fd())?;
     site.root = Some(root);
     Ok(())
@@ -189,7 +223,11 @@ pub(super) fn open_seen(path: &Path, seen: &Seen, is_folder: bool) -> io::Result
     let fd = openat2(AT_FDCWD, path, how)?;
     let now = fstat(&fd)?;
     let same = (now.st_dev, now.st_ino) == (seen.device, seen.inode);
-    if same && is_dir(&now) == is_folder { Ok(fd) } else { Err(errno(libc::ESTALE)) }
+    if same && is_dir(&now) == is_folder {
+        Ok(fd)
+    } else {
+        Err(errno(libc::ESTALE))
+    }
 }
 
 /// Opens a folder of the session: the last step follows no link and it must be ours.
@@ -209,7 +247,13 @@ fn device(site: &Site<'_>, name: &str) -> io::Result<()> {
     if kind != SFlag::S_IFCHR {
         return Err(errno(libc::ENODEV));
     }
-    mknodat(site.root()?, at.relative(), SFlag::S_IFREG, Mode::from_bits_truncate(0o666), 0)?;
+    mknodat(
+        site.root()?,
+        at.relative(),
+        SFlag::S_IFREG,
+        Mode::from_bits_truncate(0o666),
+        0,
+    )?;
     mount::restrict_tree(source.as_fd(), ATTR_NO_SETUID | ATTR_NO_EXEC)?;
     site.attach(&source, &at)
 }

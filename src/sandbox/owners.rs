@@ -50,7 +50,13 @@ pub(super) fn prepare(proof: &SingleThreaded, plan: &Plan) -> Result<Prepared, (
                 let tree = mapped(proof, &plan.identity, &source, (0, 0)).map_err(at)?;
                 prepared.trees.push((number, tree));
             }
-            BuildStep::Bind { from, seen, mode, is_folder, .. } => {
+            BuildStep::Bind {
+                from,
+                seen,
+                mode,
+                is_folder,
+                ..
+            } => {
                 let source = open_seen(from, seen, *is_folder).map_err(at)?;
                 let owner = (seen.uid, seen.gid);
                 let tree = mapped(proof, &plan.identity, &source, owner).map_err(at)?;
@@ -129,6 +135,12 @@ pub(super) fn become_inside(identity: &Identity) -> io::Result<()> {
         return process::die_with_parent();
     }
     fs::write("/proc/self/setgroups", "deny")?;
-    fs::write("/proc/self/uid_map", format!("{} {} 1\n", identity.uid, identity.host_uid))?;
-    fs::write("/proc/self/gid_map", format!("{} {} 1\n", identity.gid, identity.host_gid))
+    fs::write(
+        "/proc/self/uid_map",
+        format!("{} {} 1\n", identity.uid, identity.host_uid),
+    )?;
+    fs::write(
+        "/proc/self/gid_map",
+        format!("{} {} 1\n", identity.gid, identity.host_gid),
+    )
 }

@@ -28,7 +28,11 @@ pub(crate) fn open(kinds: [Stdio; 3]) -> io::Result<(CallerEnds, BoxEnds)> {
             Stdio::Terminal => {}
             Stdio::Copied => {
                 let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
-                let (ours, theirs) = if number == 0 { (write, read) } else { (read, write) };
+                let (ours, theirs) = if number == 0 {
+                    (write, read)
+                } else {
+                    (read, write)
+                };
                 caller.pipes[number] = Some(ours);
                 inside.0[number] = Some(theirs);
             }

@@ -73,7 +73,13 @@ impl Wire {
             Some(fds) => &[ControlMessage::ScmRights(fds)],
             None => &[],
         };
-        sendmsg::<()>(self.0.as_raw_fd(), &parts, control, MsgFlags::MSG_NOSIGNAL, None)?;
+        sendmsg::<()>(
+            self.0.as_raw_fd(),
+            &parts,
+            control,
+            MsgFlags::MSG_NOSIGNAL,
+            None,
+        )?;
         Ok(())
     }
 
@@ -99,7 +105,10 @@ impl Wire {
         };
         let text = || String::from_utf8_lossy(&buffer[12.min(length)..length]).into_owned();
         let message = match (number(0), passed) {
-            (1, _) => Message::Failed { step: number(4) as u32, errno: number(8) },
+            (1, _) => Message::Failed {
+                step: number(4) as u32,
+                errno: number(8),
+            },
             (2, _) => Message::NotExecuted { errno: number(4) },
             (3, Some(fd)) => Message::Terminal(fd),
             (4, _) => Message::Stopped { signal: number(4) },

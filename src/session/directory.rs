@@ -30,7 +30,8 @@ impl DirectoryError {
         Some(match self {
             Self::Make { source, .. } => match source.raw_os_error() {
                 Some(libc::ENOSPC | libc::EDQUOT) => {
-                    "the disk is full; free some space, or put state elsewhere with XDG_STATE_HOME".into()
+                    "the disk is full; free some space, or put state elsewhere with XDG_STATE_HOME"
+                        .into()
                 }
                 Some(libc::EROFS | libc::EACCES) => {
                     "set XDG_STATE_HOME to a folder that you can write to".into()
@@ -49,8 +50,10 @@ pub fn fresh_id() -> Result<SessionId, DirectoryError> {
     const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let mut bytes = [0u8; 10];
     sys::kernel::random(&mut bytes).map_err(DirectoryError::Random)?;
-    let name: String =
-        bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect();
+    let name: String = bytes
+        .iter()
+        .map(|byte| char::from(LETTERS[usize::from(byte % 32)]))
+        .collect();
     SessionId::parse(&name).map_err(|e| DirectoryError::Random(io::Error::other(e)))
 }
 
@@ -66,7 +69,10 @@ pub struct Directory {
 impl Directory {
     pub fn open(session: &Session) -> Result<Self, DirectoryError> {
         let path = session.directory.clone();
-        let make = |at: &Path, source| DirectoryError::Make { path: at.display().to_string(), source };
+        let make = |at: &Path, source| DirectoryError::Make {
+            path: at.display().to_string(),
+            source,
+        };
         let sessions = path.parent().unwrap_or(&path);
         match new_folder(&path) {
             Ok(()) => {}
@@ -81,19 +87,29 @@ impl Directory {
             Err(error) => return Err(make(&path, error)),
         }
         for own in [sessions.parent().unwrap_or(sessions), sessions, &path] {
-            ours(own).map_err(|why| DirectoryError::Foreign { path: own.display().to_string(), why })?;
+            ours(own).map_err(|why| DirectoryError::Foreign {
+                path: own.display().to_string(),
+                why,
+            })?;
         }
         let lock = lock(&path).map_err(|error| match error.raw_os_error() {
             Some(libc::EWOULDBLOCK) => DirectoryError::Running(session.id.clone()),
             _ => make(&path, error),
         })?;
-        let opened = Self { path, kept: session.kept, _lock: lock };
+        let opened = Self {
+            path,
+            kept: session.kept,
+            _lock: lock,
+        };
         for name in ["home", "home/mnt", "outputs", "tmp"] {
             let folder = opened.path.join(name);
             new_folder(&folder).map_err(|e| make(&folder, e))?;
             if !fs::symlink_metadata(&folder).is_ok_and(|m| m.is_dir()) {
                 let path = folder.display().to_string();
-                return Err(DirectoryError::Foreign { path, why: "it is not a folder" });
+                return Err(DirectoryError::Foreign {
+                    path,
+                    why: "it is not a folder",
+                });
             }
         }
         Ok(opened)
@@ -109,7 +125,9 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        let Ok(folder) = File::open(&self.path).map(OwnedFd::from) else { return };
+        let Ok(folder) = File::open(&self.path).map(OwnedFd::from) else {
+            return;
+        };
         let _ = remove_tree(&folder, "tmp");
         if self.kept {
             return;

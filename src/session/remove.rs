@@ -43,11 +43,13 @@ pub(super) fn remove_tree(parent: &OwnedFd, name: &str) -> io::Result<()> {
 
 fn open_folder(parent: &OwnedFd, name: &Path) -> io::Result<OwnedFd> {
     let how = |flags| {
-        OpenHow::new().flags(flags | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC).resolve(
-            ResolveFlag::RESOLVE_NO_XDEV
-                | ResolveFlag::RESOLVE_BENEATH
-                | ResolveFlag::RESOLVE_NO_SYMLINKS,
-        )
+        OpenHow::new()
+            .flags(flags | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC)
+            .resolve(
+                ResolveFlag::RESOLVE_NO_XDEV
+                    | ResolveFlag::RESOLVE_BENEATH
+                    | ResolveFlag::RESOLVE_NO_SYMLINKS,
+            )
     };
     match openat2(parent, name, how(OFlag::O_RDONLY)) {
         // A program may have taken its own rights away; the folder is still ours.
@@ -102,8 +104,11 @@ mod tests {
         std::os::unix::fs::symlink(&keep, top.join("link")).unwrap();
         fs::create_dir(top.join("closed")).unwrap();
         fs::write(top.join("closed/file"), "x").unwrap();
-        fs::set_permissions(top.join("closed"), std::os::unix::fs::PermissionsExt::from_mode(0))
-            .unwrap();
+        fs::set_permissions(
+            top.join("closed"),
+            std::os::unix::fs::PermissionsExt::from_mode(0),
+        )
+        .unwrap();
         let mut deep = folder(&top);
         for _ in 0..3000 {
             nix::sys::stat::mkdirat(&deep, "d", Mode::S_IRWXU).unwrap();

@@ -71,7 +71,11 @@ pub fn run(plan: &Plan, filters: &[Vec<u8>]) -> Result<Ended, RunError> {
     let outcome = life.live(&running, &signals)?;
     life.last_words();
     running.wait_gone();
-    Ok(Ended { outcome, refused: life.refused, outputs: directory.outputs() })
+    Ok(Ended {
+        outcome,
+        refused: life.refused,
+        outputs: directory.outputs(),
+    })
 }
 
 fn watch_signals() -> io::Result<SignalFd> {
@@ -83,7 +87,10 @@ fn watch_signals() -> io::Result<SignalFd> {
         }
     }
     set.thread_block()?;
-    Ok(SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?)
+    Ok(SignalFd::with_flags(
+        &set,
+        SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK,
+    )?)
 }
 
 /// The moving parts of a run.
@@ -158,7 +165,10 @@ impl<'a> Life<'a> {
             PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
         });
         match poll(&mut waiting, timeout) {
-            Ok(_) => Ok((waiting[0].any() == Some(true), waiting[1].any() == Some(true))),
+            Ok(_) => Ok((
+                waiting[0].any() == Some(true),
+                waiting[1].any() == Some(true),
+            )),
             Err(Errno::EINTR) => Ok((false, false)),
             Err(error) => Err(error.into()),
         }
@@ -245,7 +255,10 @@ impl<'a> Life<'a> {
         }
         loop {
             kill(nix::unistd::getpid(), Signal::SIGSTOP)?;
-            let ours = self.outer.as_mut().map_or(Ok(true), OuterTerminal::resume)?;
+            let ours = self
+                .outer
+                .as_mut()
+                .map_or(Ok(true), OuterTerminal::resume)?;
             if ours {
                 break;
             }

@@ -16,7 +16,12 @@ pub(crate) fn has_seccomp_notify() -> bool {
     let action: u32 = libc::SECCOMP_RET_USER_NOTIF;
     // SAFETY: the action outlives the call, which only reads it.
     let ret = unsafe {
-        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, &raw const action)
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_GET_ACTION_AVAIL,
+            0,
+            &raw const action,
+        )
     };
     check(ret).is_ok()
 }

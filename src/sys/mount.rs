@@ -55,21 +55,35 @@ fn open_tree(at: BorrowedFd<'_>, path: &Path, flags: libc::c_uint) -> io::Result
 
 /// Sets attributes on a whole tree and cuts it off from mounts made elsewhere later.
 pub(crate) fn restrict_tree(tree: BorrowedFd<'_>, attributes: u64) -> io::Result<()> {
-    let attr =
-        MountAttr { set: attributes, clear: 0, propagation: libc::MS_PRIVATE, userns: 0 };
+    let attr = MountAttr {
+        set: attributes,
+        clear: 0,
+        propagation: libc::MS_PRIVATE,
+        userns: 0,
+    };
     set_attributes(tree, &attr, AT_RECURSIVE)
 }
 
 /// Makes one mount read-only and leaves those below it as they are.
 pub(crate) fn freeze_mount(mount: BorrowedFd<'_>) -> io::Result<()> {
-    let attr = MountAttr { set: ATTR_READ_ONLY, clear: 0, propagation: 0, userns: 0 };
+    let attr = MountAttr {
+        set: ATTR_READ_ONLY,
+        clear: 0,
+        propagation: 0,
+        userns: 0,
+    };
     set_attributes(mount, &attr, 0)
 }
 
 /// Shows the tree's files with other owners, as the user namespace behind `userns` maps them.
 pub(crate) fn map_owners(tree: BorrowedFd<'_>, userns: BorrowedFd<'_>) -> io::Result<()> {
     let userns = userns.as_raw_fd() as u64;
-    let attr = MountAttr { set: ATTR_ID_MAP, clear: 0, propagation: 0, userns };
+    let attr = MountAttr {
+        set: ATTR_ID_MAP,
+        clear: 0,
+        propagation: 0,
+        userns,
+    };
     set_attributes(tree, &attr, AT_RECURSIVE)
 }
 

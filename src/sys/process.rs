@@ -66,7 +66,10 @@ pub(crate) fn clone_into(_proof: &SingleThreaded, namespaces: i32) -> io::Result
         pid => {
             // SAFETY: the kernel stored a fresh descriptor that nobody else owns.
             let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-            Ok(Forked::Parent { pid: pid as libc::pid_t, pidfd })
+            Ok(Forked::Parent {
+                pid: pid as libc::pid_t,
+                pidfd,
+            })
         }
     }
 }
@@ -133,7 +136,10 @@ pub(crate) fn signal(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
 /// Replaces this process by a program; returns only on failure.
 pub(crate) fn exec(path: &CString, argv: &[CString], envp: &[CString]) -> io::Error {
     let pointers = |list: &[CString]| {
-        list.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect::<Vec<_>>()
+        list.iter()
+            .map(|s| s.as_ptr())
+            .chain([std::ptr::null()])
+            .collect::<Vec<_>>()
     };
     let (argv, envp) = (pointers(argv), pointers(envp));
     // SAFETY: both lists end with a null pointer and outlive the call, which does not return
@@ -158,7 +164,9 @@ pub(crate) fn default_signals() {
 /// carry host paths and values given with `--env`.
 pub(crate) fn forget_arguments() {
     let count = std::env::args_os().len();
-    let Some((start, end)) = argument_area(count) else { return };
+    let Some((start, end)) = argument_area(count) else {
+        return;
+    };
     // SAFETY: the kernel put the strings of argv and envp there, one after the other, in this
     // process's own writable stack; nothing reads them after this point.
     unsafe { std::ptr::write_bytes(start, 0, end as usize - start as usize) };

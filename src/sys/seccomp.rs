@@ -7,7 +7,9 @@ use super::check;
 /// Installs a compiled filter on this process. `no_new_privs` must be set before.
 pub(crate) fn load(program: &[u8]) -> io::Result<()> {
     let (instructions, rest) = program.as_chunks::<8>();
-    let length = u16::try_from(instructions.len()).ok().filter(|n| (1..=4096).contains(n));
+    let length = u16::try_from(instructions.len())
+        .ok()
+        .filter(|n| (1..=4096).contains(n));
     let (Some(len), true) = (length, rest.is_empty()) else {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     };
@@ -20,11 +22,19 @@ pub(crate) fn load(program: &[u8]) -> io::Result<()> {
             k: u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]),
         })
         .collect();
-    let program = libc::sock_fprog { len, filter: filter.as_ptr().cast_mut() };
+    let program = libc::sock_fprog {
+        len,
+        filter: filter.as_ptr().cast_mut(),
+    };
     // SAFETY: the program outlives the call, its length is the true one, and the kernel checks
     // every instruction.
     let ret = unsafe {
-        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const program)
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            0,
+            &raw const program,
+        )
     };
     check(ret).map(drop)
 }

@@ -1,0 +1,417 @@
+//! `run`: flags -> policy -> plan -> box. Looking at the host is `probe`, deciding is `plan`,
+//! doing is `session`; this only carries values from one to the next.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use serde_json::json;
+
+use super::NOT_STARTED;
+use super::flags::{Id, Parsed};
+use crate::filter::{self, FilterError};
+use crate::plan::{self, Plan, PlanError, Request, Seccomp, Sentences};
+use crate::policy::{
+    Bytes, Isolation, Layer, MountSpec, NetMode, PathError, Policy, PolicyError, PolicyFile,
+    SessionId, Sources,
+};
+use crate::probe::{self, SourceError};
+use crate::report::{self, Help};
+use crate::session::{self, DirectoryError, Ended, Outcome, RunError};
+use crate::terminal::printable;
+
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error(transparent)]
+    Run(#[from] RunError),
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+    #[error("cannot read --{flag}, because {why}")]
+    Flag { flag: &'static str, why: String },
+    #[error("cannot read --mount {0}")]
+    Mount(String, #[source] PathError),
+    #[error("cannot pass {0} on, because it is not set")]
+    Unset(String),
+    #[error("cannot keep sessions, because neither XDG_STATE_HOME nor HOME is set")]
+    NoState,
+    #[error("cannot look at this system, because /proc is not mounted")]
+    NoProc,
+    #[error("cannot use the system call filter {0}")]
+    Filter(String, #[source] FilterSource),
+}
+
+#[derive(Debug, thiserror::Error)]
+enum FilterSource {
+    #[error(transparent)]
+    Read(#[from] std::io::Error),
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+    #[error("there is no built-in one of that name; there are {0}")]
+    Unknown(String),
+    #[error("this processor is not supported")]
+    Processor,
+}
+
+impl Help for Refusal {
+    fn help(&self) -> Option<String> {
+        match self {
+            Self::Policy(error) => error.help(),
+            Self::Source(error) => error.help(),
+            Self::Plan(error) => error.help(),
+            Self::Run(error) => error.help(),
+            Self::Directory(error) => error.help(),
+            Self::Flag { .. } => Some("`cowork-linux run --help` shows every flag".into()),
+            Self::Mount(..) => Some("write --mount SRC[:DST][:ro|rw]".into()),
+            Self::Unset(name) => Some(format!("give it a value: --env {name}=VALUE")),
+            Self::NoState => Some("set HOME, or XDG_STATE_HOME to a folder of your own".into()),
+            Self::NoProc => Some("mount it: mount -t proc proc /proc".into()),
+            Self::Filter(..) => {
+                Some("name a built-in filter, or the path of an OCI seccomp profile".into())
+            }
+        }
+    }
+}
+
+/// The flags, read.
+#[derive(Debug, Default)]
+struct Options {
+    mounts: Vec<OsString>,
+    name: Option<SessionId>,
+    profile: Option<String>,
+    env: Vec<OsString>,
+    workdir: Option<PathBuf>,
+    hostname: Option<String>,
+    policy: PolicyFile,
+    dry_run: bool,
+    json: bool,
+    quiet: bool,
+    verbose: u8,
+    command: Vec<OsString>,
+}
+
+pub(super) fn run(parsed: Parsed) -> ExitCode {
+    match read(parsed).and_then(|options| carry_out(&options)) {
+        Ok(code) => ExitCode::from(code),
+        Err(refusal) => {
+            report::print(&refusal);
+            ExitCode::from(NOT_STARTED)
+        }
+    }
+}
+
+fn read(parsed: Parsed) -> Result<Options, Refusal> {
+    let mut options = Options {
+        command: parsed.command,
+        ..Options::default()
+    };
+    for (id, value) in parsed.flags {
+        read_flag(&mut options, id, value)?;
+    }
+    Ok(options)
+}
+
+fn read_flag(options: &mut Options, id: Id, value: OsString) -> Result<(), Refusal> {
+    let bad = |flag: &'static str, why: String| Refusal::Flag { flag, why };
+    let text = |flag| {
+        let not_text = |_| bad(flag, "its value is not UTF-8 text".into());
+        value.clone().into_string().map_err(not_text)
+    };
+    let policy = &mut options.policy;
+    match id {
+        Id::Mount => options.mounts.push(value),
+        Id::Env => options.env.push(value),
+        Id::Workdir => options.workdir = Some(value.into()),
+        Id::Hostname => options.hostname = Some(text("hostname")?),
+        Id::Profile => options.profile = Some(text("profile")?),
+        Id::Name => {
+            let name = text("name")?;
+            options.name =
+                Some(SessionId::parse(&name).map_err(|error| bad("name", error.to_string()))?);
+        }
+        Id::TmpSize => {
+            let size = Bytes::parse(&text("tmp-size")?).map_err(|why| bad("tmp-size", why))?;
+            policy.files.tmp_size = Some(size);
+        }
+        Id::Timeout => {
+            let time = crate::policy::time(&text("timeout")?).map_err(|why| bad("timeout", why))?;
+            policy.limits.timeout = Some(time);
+        }
+        Id::Network => {
+            policy.net.mode = Some(match text("network")?.as_str() {
+                "none" => NetMode::None,
+                "host" => NetMode::Host,
+                "allow" => {
+                    let why = "`allow` is not supported yet; use none or host";
+                    return Err(bad("network", why.into()));
+                }
+                other => return Err(bad("network", format!("`{other}` is not none or host"))),
+            });
+        }
+        Id::Isolation => {
+            policy.lock.isolation = Some(match text("isolation")?.as_str() {
+                "namespaces" => Isolation::Namespaces,
+                "landlock" => Isolation::Landlock,
+                other => {
+                    let why = format!("`{other}` is not namespaces or landlock");
+                    return Err(bad("isolation", why));
+                }
+            });
+        }
+        Id::AllowMissing => {
+            let name = text("allow-missing")?;
+            let known = Layer::ALL.map(Layer::name).join(", ");
+            let layer = Layer::parse(&name).ok_or_else(|| {
+                bad(
+                    "allow-missing",
+                    format!("`{name}` is not a layer; there are {known}"),
+                )
+            })?;
+            policy
+                .lock
+                .allow_missing
+                .get_or_insert_default()
+                .insert(layer);
+        }
+        Id::Seccomp => policy.lock.seccomp = Some(text("seccomp")?),
+        Id::Nesting => policy.lock.nesting = Some(true),
+        Id::ReadOnlyWorkspace => policy.files.read_only_workspace = Some(true),
+        Id::DryRun => options.dry_run = true,
+        Id::Json => options.json = true,
+        Id::Quiet => options.quiet = true,
+        Id::Verbose => options.verbose += 1,
+    }
+    Ok(())
+}
+
+fn carry_out(options: &Options) -> Result<u8, Refusal> {
+    if options.verbose > 1 {
+        tracing_subscriber::fmt()
+            .with_writer(std::io::stderr)
+            .with_max_level(tracing::Level::DEBUG)
+            .init();
+    }
+    let plan = plan(options)?;
+    if options.dry_run {
+        show(&plan, options.json);
+        return Ok(0);
+    }
+    if options.verbose > 0 {
+        report::say(&Sentences(&plan).to_string());
+    } else if !options.quiet {
+        report::say(&printable(&plan::one_line(&plan)));
+        for note in plan
+            .notes
+            .iter()
+            .filter(|_| plan.isolation == Isolation::Landlock)
+        {
+            report::say(&format!("note: {}", printable(note)));
+        }
+    }
+    let filters = filters(&plan)?;
+    tracing::debug!(session = %plan.session.id, filters = filters.len(), "launching");
+    let ended = session::run(&plan, &filters)?;
+    tracing::debug!(outcome = ?ended.outcome, "ended");
+    close(options, &plan, &ended);
+    Ok(ended.outcome.exit_code())
+}
+
+fn plan(options: &Options) -> Result<Plan, Refusal> {
+    if !Path::new("/proc/self/fd").exists() {
+        return Err(Refusal::NoProc);
+    }
+    let env = |name: &str| std::env::var_os(name);
+    let state = probe::state_directory(&env).ok_or(Refusal::NoState)?;
+    let mut mounts = Vec::with_capacity(options.mounts.len());
+    for text in &options.mounts {
+        let spec = MountSpec::parse(text, |path| path.symlink_metadata().is_ok())
+            .map_err(|error| Refusal::Mount(text.to_string_lossy().into_owned(), error))?;
+        mounts.push(probe::look_at(&spec, &state)?);
+    }
+    let project_dir = mounts.first().map(|source| source.path.as_path());
+    let sources = Sources {
+        profile: options.profile.as_deref(),
+        project_dir,
+        flags: options.policy.clone(),
+        env: &env,
+    };
+    let policy = crate::policy::resolve(&sources)?.policy;
+    for spec in &policy.files.mounts {
+        mounts.push(probe::look_at(spec, &state)?);
+    }
+    let facts = probe::facts(&policy, state);
+    let request = request(options, &policy, &facts, mounts)?;
+    Ok(plan::build(&policy, &facts, &request)?)
+}
+
+fn request(
+    options: &Options,
+    policy: &Policy,
+    facts: &plan::Facts,
+    mounts: Vec<plan::Source>,
+) -> Result<Request, Refusal> {
+    let (id, kept) = match &options.name {
+        Some(name) => (name.clone(), true),
+        None => (session::fresh_id()?, false),
+    };
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    let home = std::env::var_os("HOME").and_then(|home| std::fs::canonicalize(home).ok());
+    let program = options
+        .command
+        .first()
+        .cloned()
+        .unwrap_or_else(|| facts.shell.clone().into());
+    let needs = probe::needed_by(&program, &search, home.as_deref());
+    let mut env = needs.env;
+    for given in &options.env {
+        env.push(variable(given)?);
+    }
+    let mut needed = needs.visible;
+    needed.extend(mounts.iter().filter_map(probe::worktree));
+    for path in &policy.files.visible {
+        needed.push(probe::visible(path)?);
+    }
+    Ok(Request {
+        id,
+        kept,
+        mounts,
+        needed,
+        path: needs.path,
+        argv: options.command.clone(),
+        workdir: options.workdir.clone(),
+        hostname: options.hostname.clone(),
+        env,
+    })
+}
+
+/// `K=V`, or `K` to pass the caller's value on.
+fn variable(given: &OsStr) -> Result<(OsString, OsString), Refusal> {
+    let bytes = given.as_bytes();
+    let name_of = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+    let (name, value) = match bytes.iter().position(|byte| *byte == b'=') {
+        Some(at) => (name_of(&bytes[..at]), name_of(&bytes[at + 1..])),
+        None => {
+            let unset = || Refusal::Unset(given.to_string_lossy().into_owned());
+            (given.to_owned(), std::env::var_os(given).ok_or_else(unset)?)
+        }
+    };
+    if name.is_empty() {
+        return Err(Refusal::Flag {
+            flag: "env",
+            why: "a variable needs a name".into(),
+        });
+    }
+    Ok((name, value))
+}
+
+/// The compiled filters the plan asks for; built-in ones cost nothing.
+fn filters(plan: &Plan) -> Result<Vec<Vec<u8>>, Refusal> {
+    let (name, and_no_inet) = match &plan.lock.seccomp {
+        Seccomp::Excused(_) => return Ok(Vec::new()),
+        Seccomp::BuiltIn { name, and_no_inet } => (name.clone(), *and_no_inet),
+        Seccomp::Profile { path, and_no_inet } => (path.display().to_string(), *and_no_inet),
+    };
+    let failed = |error: FilterSource| Refusal::Filter(name.clone(), error);
+    let main = match &plan.lock.seccomp {
+        Seccomp::Profile { path, .. } => compiled(path).map_err(failed)?,
+        _ => filter::builtin(&name)
+            .ok_or_else(|| failed(FilterSource::Unknown(filter::builtin_names().join(", "))))?
+            .bytes()
+            .to_vec(),
+    };
+    let more = and_no_inet.then(|| filter::builtin("no-inet")).flatten();
+    Ok([Some(main), more.map(|filter| filter.bytes().to_vec())]
+        .into_iter()
+        .flatten()
+        .collect())
+}
+
+fn compiled(path: &Path) -> Result<Vec<u8>, FilterSource> {
+    let text = std::fs::read_to_string(path)?;
+    let arch = filter::Arch::native().ok_or(FilterSource::Processor)?;
+    let profile = filter::Profile::from_json(&text)?;
+    Ok(filter::compile(&profile, arch)?.bytes().to_vec())
+}
+
+#[allow(clippy::print_stdout)]
+fn show(plan: &Plan, json: bool) {
+    match serde_json::to_string_pretty(plan) {
+        Ok(text) if json => println!("{text}"),
+        _ => {
+            for line in Sentences(plan).to_string().lines() {
+                println!("{}", printable(line));
+            }
+        }
+    }
+}
+
+/// What is said at the end: only what a person has to know.
+fn close(options: &Options, plan: &Plan, ended: &Ended) {
+    if options.json {
+        let summary = json!({
+            "session": plan.session.id,
+            "outcome": ended.outcome,
+            "exit-code": ended.outcome.exit_code(),
+            "refused": ended.refused,
+            "outputs": ended.outputs,
+        });
+        report::say(&summary.to_string());
+        return;
+    }
+    let program = plan
+        .program
+        .argv
+        .first()
+        .map(|word| word.to_string_lossy())
+        .unwrap_or_default();
+    match ended.outcome {
+        Outcome::NotExecuted(errno) => not_executed(&program, errno),
+        Outcome::TimedOut => report::say("error: the time limit ended it\n  help: raise --timeout"),
+        Outcome::Exited(_) | Outcome::Killed(_) => {}
+    }
+    if options.quiet {
+        return;
+    }
+    for refused in &ended.refused {
+        let (rule, path) = refused.split_once('\t').unwrap_or(("guard", refused));
+        report::say(&format!(
+            "refused: {} was left as it is (rule `{}`); a profile with `[guard] lift = [\"{}\"]` would allow it",
+            printable(path),
+            printable(rule),
+            printable(rule)
+        ));
+    }
+    if let (Some(outputs), false) = (&ended.outputs, plan.session.kept) {
+        report::say(&format!(
+            "outputs are in {}",
+            printable(&outputs.display().to_string())
+        ));
+    }
+}
+
+fn not_executed(program: &str, errno: i32) {
+    let cause = std::io::Error::from_raw_os_error(errno).to_string();
+    let cause = cause
+        .split(" (os error")
+        .next()
+        .unwrap_or_default()
+        .to_owned();
+    let help = match errno {
+        libc::ENOENT => {
+            "it is not in the box: name it by a path inside, or install it where it is visible"
+        }
+        libc::EACCES => "it is not executable, or its folder is not",
+        libc::E2BIG => "the command and its variables are too long together",
+        _ => "try it outside the box",
+    };
+    report::say(&format!(
+        "error: cannot run {}\n  because: {cause}\n  help: {help}",
+        printable(program)
+    ));
+}
