@@ -1,6 +1,7 @@
 //! cowork-linux: puts a program, usually an AI coding agent, in a box on Linux.
 #![deny(unsafe_code)]
 
+pub mod cli;
 #[cfg(target_os = "linux")]
 pub mod filter;
 pub mod policy;

@@ -1,4 +1,5 @@
-//! What is wanted. Pure: nothing here touches the kernel or looks at the host.
+//! What is wanted. Nothing here touches the kernel; of the host it reads the policy files it is
+//! pointed to, and whether a mount's source exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,9 +8,43 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub mod builtin;
+mod error;
+mod expand;
+pub mod file;
+mod key;
+#[cfg(test)]
+mod laws;
+mod layer;
 mod paths;
+mod read;
+mod show;
+mod stack;
+mod trust;
+mod words;
 
+pub use error::{PolicyError, Unfit, ValueError};
+pub use expand::Environment;
+pub use file::PolicyFile;
+pub use key::{Key, Origin, Origins};
+pub use layer::{Checked, PROJECT_FILE, Resolved, Sources, check, resolve};
 pub use paths::{InsidePath, MountSpec, PathError, SessionId};
+pub use show::as_toml;
+pub use trust::TrustStore;
+pub use words::{Cap, EnvName, EnvPattern, GuardName, PolicyName, Sentence, time};
+
+/// This program's folder below one of the XDG base folders. A relative one is ignored, as the
+/// specification asks.
+fn xdg_folder(variable: &str, below_home: &str, env: Environment<'_>) -> Option<PathBuf> {
+    let whole = |name| {
+        env(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    whole(variable)
+        .or_else(|| whole("HOME").map(|home| home.join(below_home)))
+        .map(|folder| folder.join("cowork-linux"))
+}
 
 /// A complete policy: every layer has had its say, nothing in here means "default".
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -209,7 +244,7 @@ impl Bytes {
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (shift, unit) in [(40, "T"), (30, "G"), (20, "M"), (10, "K")] {
-            if self.0 >= 1 << shift && self.0 % (1 << shift) == 0 {
+            if self.0 >= 1 << shift && self.0.is_multiple_of(1 << shift) {
                 return write!(f, "{}{unit}", self.0 >> shift);
             }
         }

@@ -1,0 +1,3 @@
+//! The words of our own command line.
+
+pub mod policy;
