@@ -115,7 +115,7 @@ pub struct LockPart {
     pub allow_missing: Option<BTreeSet<Layer>>,
 }
 
-/// How a count looks in the schema.
+/// A whole number of at least 1, or the word "none".
 #[derive(schemars::JsonSchema)]
 #[serde(untagged)]
 #[allow(dead_code)]

@@ -157,20 +157,24 @@ proptest! {
     }
 
     #[test]
-    fn an_untrusted_project_never_widens(below in layer(), project in layer()) {
+    fn an_untrusted_project_never_widens(
+        below in layer(),
+        project in layer(),
+        keys in subsequence(Key::ALL.to_vec(), 0..4),
+    ) {
         let home = tempfile::tempdir().unwrap();
         let env = |name: &str| (name == "HOME").then(|| home.path().into());
-        // Written out and read back, so that the file's own road is taken.
-        let wished = lay(&Stack::new(), &project);
-        let resolved = Resolved { policy: wished.policy, origins: wished.origins, files: Vec::new() };
-        let text = as_toml(&resolved, true);
+        let Stack { policy, origins } = lay(&Stack::new(), &project);
+        let wished = Resolved { policy, origins, files: Vec::new() };
+        // A few keys only: a project that says everything nearly always widens something.
+        let line = |key: &Key| format!("{key} = {}\n", show::value(*key, &wished));
+        let text: String = keys.iter().map(line).collect();
         let before = lay(&Stack::new(), &below);
         let mut after = before.clone();
         match after.lay_project(Path::new("/p/.cowork.toml"), &text, &env) {
             Ok(()) => prop_assert!(after.policy.at_least_as_tight(&before.policy)),
-            Err(PolicyError::Widens { keys, .. }) => {
-                prop_assert!(!keys.is_empty());
-                prop_assert_eq!(keys, after.policy.wider_than(&before.policy));
+            Err(PolicyError::Widens { keys: named, .. }) => {
+                prop_assert!(!named.is_empty() && named.iter().all(|key| keys.contains(key)));
             }
             Err(other) => prop_assert!(false, "{other}\n{text}"),
         }

@@ -116,7 +116,7 @@ pub fn check(path: &Path, env: Environment<'_>) -> Result<Checked, PolicyError> 
 fn existing(path: &Path, links: Links) -> Result<String, PolicyError> {
     policy_text(path, links)?.ok_or_else(|| PolicyError::Read {
         path: path.to_owned(),
-        source: std::io::ErrorKind::NotFound.into(),
+        source: nix::errno::Errno::ENOENT.into(),
     })
 }
 

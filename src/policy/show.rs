@@ -24,7 +24,8 @@ pub fn as_toml(resolved: &Resolved, explain: bool) -> String {
     text
 }
 
-fn value(key: Key, resolved: &Resolved) -> String {
+/// One key's value as a policy file writes it.
+pub(super) fn value(key: Key, resolved: &Resolved) -> String {
     let p = &resolved.policy;
     match key {
         Key::Mounts => list(p.files.mounts.iter().map(mount)),
