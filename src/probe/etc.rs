@@ -8,33 +8,11 @@ use std::path::Path;
 use crate::plan::EtcEntry;
 
 /// Shown as they are: too large to copy, or folders.
-const SHOWN: [&str; 8] = [
-    "alternatives",
-    "ca-certificates",
-    "crypto-policies",
-    "fonts",
-    "ld.so.cache",
-    "mime.types",
-    "pki",
-    "ssl",
-];
+const SHOWN: [&str; 6] =
+    ["alternatives", "crypto-policies", "fonts", "ld.so.cache", "pki", "ssl"];
 /// Copied: small, and cheaper to write than to mount.
-const COPIED: [&str; 14] = [
-    "bash.bashrc",
-    "debian_version",
-    "gai.conf",
-    "host.conf",
-    "inputrc",
-    "ld.so.conf",
-    "locale.alias",
-    "locale.conf",
-    "localtime",
-    "os-release",
-    "protocols",
-    "services",
-    "shells",
-    "timezone",
-];
+const COPIED: [&str; 6] =
+    ["inputrc", "locale.conf", "localtime", "os-release", "services", "timezone"];
 const SMALL: u64 = 64 << 10;
 
 pub(super) fn entries() -> Vec<EtcEntry> {

@@ -148,13 +148,11 @@ pub(crate) fn exec(path: &CString, argv: &[CString], envp: &[CString]) -> io::Er
     io::Error::last_os_error()
 }
 
-/// Resets every signal to its default action and unblocks them all, as a fresh program expects.
+/// Gives a fresh program the signals it expects: SIGPIPE, which Rust's start-up ignores, acts
+/// again, and nothing is blocked. Handlers do not outlive exec by themselves.
 pub(crate) fn default_signals() {
-    for signal in 1..=64 {
-        // SAFETY: installs the default action; numbers the C library keeps for itself are
-        // refused by it and that is fine.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
-    }
+    // SAFETY: installs the default action, no handler.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     let _ = nix::sys::signal::SigSet::empty().thread_set_mask();
 }
 
