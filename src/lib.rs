@@ -7,3 +7,5 @@ pub mod policy;
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 mod sys;
+#[cfg(target_os = "linux")]
+pub mod terminal;
