@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub mod git_config;
+pub mod guard;
 mod paths;
 
 pub use paths::{InsidePath, MountSpec, PathError, SessionId};
