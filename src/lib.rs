@@ -2,6 +2,8 @@
 #![deny(unsafe_code)]
 
 #[cfg(target_os = "linux")]
+pub mod broker;
+#[cfg(target_os = "linux")]
 pub mod filter;
 pub mod policy;
 #[cfg(target_os = "linux")]

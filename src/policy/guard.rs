@@ -8,6 +8,11 @@ use std::path::{Component, Path};
 
 use super::Guard;
 
+/// The rule that guards git's configuration; what it says decides, not only its name.
+pub const GIT_CONFIG: &str = "git config";
+/// The rule that guards git's hooks.
+pub const GIT_HOOKS: &str = "git hooks";
+
 /// The rules of one box, ready to be asked.
 #[derive(Debug, Clone, Default)]
 pub struct GuardRules {
@@ -29,34 +34,29 @@ pub enum Part {
     Name(String),
 }
 
-/// What makes git take a directory for a repository.
+/// What makes git take a directory for a repository, or for the shared part of one: it asks for
+/// `HEAD` in the first and for `objects` and `refs` in the second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GitDirectory {
     pub named_git: bool,
     pub head: bool,
     pub objects: bool,
     pub refs: bool,
-    pub commondir: bool,
 }
 
 impl GitDirectory {
-    /// Whether `config` here must not change freely: one more file may make git read it.
-    pub fn obeys_config(self) -> bool {
-        self.named_git || self.head || self.objects || self.refs || self.commondir
-    }
-
-    /// Whether git may run what lies in `hooks` here.
-    pub fn runs_hooks(self) -> bool {
+    /// Whether git may obey `config` and run `hooks` here.
+    pub fn is_obeyed(self) -> bool {
         self.named_git || self.head || (self.objects && self.refs)
     }
 
     /// The same directory after an entry called `name` has come into being.
+    #[must_use]
     pub fn with(mut self, name: &str) -> Self {
         match name {
             "head" => self.head = true,
             "objects" => self.objects = true,
             "refs" => self.refs = true,
-            "commondir" => self.commondir = true,
             _ => {}
         }
         self
@@ -88,7 +88,7 @@ impl<'a> Names<'a> {
         self.0.last().map_or("", |name| name)
     }
 
-    fn get(&self, index: usize) -> &str {
+    pub fn name_at(&self, index: usize) -> &str {
         self.0.get(index).map_or("", |name| name)
     }
 }
@@ -184,13 +184,13 @@ impl GuardRules {
             return None;
         }
         let last = names.len().checked_sub(1)?;
-        (1..=last).find_map(|at| match names.get(at) {
+        (1..=last).find_map(|at| match names.name_at(at) {
             "hooks" if at < last => {
                 let sample = at + 1 == last && names.last().ends_with(".sample");
-                (!sample && look(at).runs_hooks()).then_some("git hooks")
+                (!sample && look(at).is_obeyed()).then_some(GIT_HOOKS)
             }
             "config" | "config.worktree" if at == last => {
-                look(at).obeys_config().then_some("git config")
+                look(at).is_obeyed().then_some(GIT_CONFIG)
             }
             _ => None,
         })
@@ -229,7 +229,7 @@ fn matches_all(parts: &[Part], names: &[Cow<'_, str>]) -> bool {
 
 /// Whether `name` is one of the entries by which git knows a repository.
 pub fn is_git_marker(name: &str) -> bool {
-    matches!(name, "head" | "objects" | "refs" | "commondir")
+    matches!(name, "head" | "objects" | "refs")
 }
 
 #[cfg(test)]
