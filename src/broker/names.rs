@@ -1,6 +1,7 @@
 //! Calls that change directories: making, removing, moving and linking.
 
-use std::os::fd::OwnedFd;
+use std::ffi::CString;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags};
@@ -44,10 +45,11 @@ impl Case<'_> {
     pub(super) fn make_node(&self, dirfd: i32, path: u64, mode: u64) -> Outcome {
         let mode = u32::try_from(mode & 0xffff).unwrap_or(0);
         let kind = mode & libc::S_IFMT;
-        if !matches!(kind, 0 | libc::S_IFREG | libc::S_IFIFO | libc::S_IFSOCK) {
-            return Err(Answer::CarryOn);
-        }
         let place = self.new_file_place(dirfd, path)?;
+        // Devices, and the 0:0 one that hides files in an overlay, are nothing to leave behind.
+        if !matches!(kind, 0 | libc::S_IFREG | libc::S_IFIFO | libc::S_IFSOCK) {
+            return Err(Errno::EPERM.into());
+        }
         self.may_arrive(&place, Arrival::Other)?;
         let mode = kind | (mode & 0o1777);
         self.creating(|| at::make_node(place.dir(), place.name(), mode))?;
@@ -143,12 +145,13 @@ impl Case<'_> {
             (Err(Answer::CarryOn), Some(number)) => {
                 return self.name_the_nameless(&self.caller.handle(number)?, new);
             }
+            (Err(Answer::CarryOn), None) => return self.link_from_outside(old.0, &path, new),
             (from, _) => from?,
         };
         let kind = from.existing()?.kind();
         let to = self.new_file_place(new.0, new.1)?;
         if from.name.is_none() || !std::ptr::eq(from.door, to.door) {
-            return Err(Answer::CarryOn);
+            return Err(Errno::EXDEV.into());
         }
         if kind == libc::S_IFDIR {
             return Err(Errno::EPERM.into());
@@ -157,6 +160,20 @@ impl Case<'_> {
         self.may_move(&from, kind, &to)?;
         linkat(&from.dir, from.name(), &to.dir, to.name(), AtFlags::empty())?;
         Ok(Answer::Done)
+    }
+
+    /// Two mounts: the answer that makes programs copy instead, where the kernel would speak of a
+    /// read-only one.
+    fn link_from_outside(&self, dirfd: i32, old: &[u8], new: (i32, u64)) -> Outcome {
+        let base = match old.first() {
+            Some(b'/') => None,
+            _ => Some(self.caller.base(dirfd)?),
+        };
+        let base = base.as_ref().map_or(libc::AT_FDCWD, AsRawFd::as_raw_fd);
+        let old = CString::new(old).map_err(|_| Answer::CarryOn)?;
+        at::identify(base, &old, libc::AT_SYMLINK_NOFOLLOW).map_err(|_| Answer::CarryOn)?;
+        self.new_file_place(new.0, new.1)?;
+        Err(Errno::EXDEV.into())
     }
 
     /// `O_TMPFILE`, then a name. The kernel demands that file and directory come through the same

@@ -1,0 +1,56 @@
+//! The broker with real programs and real attackers, in namespaces of its own. Run with
+//! `--bench` for the cost of one brokered call.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod attacks;
+mod bench;
+mod ground;
+mod work;
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().collect();
+    if args.iter().any(|arg| arg == "--list") {
+        return ExitCode::SUCCESS;
+    }
+    if std::env::var_os("COWORK_BROKER_TEST").is_none() {
+        // Never as root: what root owns, such as /dev/null, would belong to the box's user.
+        let mut command = if nix::unistd::geteuid().is_root() {
+            let mut command = Command::new("setpriv");
+            command.args([
+                "--reuid=65534",
+                "--regid=65534",
+                "--clear-groups",
+                "unshare",
+            ]);
+            command
+        } else {
+            Command::new("unshare")
+        };
+        let error = command
+            .args([
+                "--user",
+                "--map-user=1000",
+                "--map-group=1000",
+                "--keep-caps",
+            ])
+            .args(["--mount", "--pid", "--fork", "--mount-proc"])
+            .args(&args)
+            .env("COWORK_BROKER_TEST", "1")
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env_remove("TMPDIR")
+            .exec();
+        eprintln!("cannot run unshare: {error}");
+        return ExitCode::FAILURE;
+    }
+    let mut ground = ground::Ground::prepare();
+    if args.iter().any(|arg| arg == "--bench") {
+        bench::run(&mut ground);
+        return ExitCode::SUCCESS;
+    }
+    work::run(&mut ground);
+    attacks::run(&mut ground);
+    ground.verdict()
+}
