@@ -33,6 +33,10 @@ impl Caller {
         }
     }
 
+    pub(super) fn thread(&self) -> u32 {
+        self.thread
+    }
+
     fn file(&self, name: &str) -> CString {
         CString::new(format!("/proc/{}/{name}", self.thread)).unwrap_or_default()
     }

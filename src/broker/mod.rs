@@ -6,9 +6,11 @@
 //! caller's memory: a call that carries on meets the read-only mount.
 
 use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use nix::errno::Errno;
@@ -23,11 +25,13 @@ mod guarding;
 mod names;
 mod opening;
 mod resolve;
+mod umasks;
 
 use crate::policy::guard::GuardRules;
 use crate::sys::at::{self, Identity};
 use crate::sys::notify;
 use caller::Caller;
+use umasks::Umasks;
 
 /// How many different refusals are remembered for the summary.
 const REFUSALS_KEPT: usize = 100;
@@ -65,11 +69,33 @@ impl fmt::Display for Refusal {
 #[derive(Debug)]
 pub struct Broker {
     /// Innermost first, so that a door within a door is found before the outer one.
-    doors: Vec<Door>,
+    doors: Vec<OpenDoor>,
     rules: GuardRules,
+    umasks: Umasks,
     listeners: BTreeMap<RawFd, OwnedFd>,
     refusals: Vec<Refusal>,
     root: Option<Identity>,
+}
+
+/// A door with the number of the mount that the box sees in its place.
+#[derive(Debug)]
+struct OpenDoor {
+    inside: PathBuf,
+    writable: OwnedFd,
+    mount: Option<u64>,
+}
+
+impl OpenDoor {
+    fn new(door: Door) -> Self {
+        let seen = CString::new(door.inside.as_os_str().as_bytes())
+            .ok()
+            .and_then(|path| at::identify(libc::AT_FDCWD, &path, 0).ok());
+        Self {
+            inside: door.inside,
+            writable: door.writable,
+            mount: seen.map(|identity| identity.mount),
+        }
+    }
 }
 
 /// How a question ends.
@@ -112,8 +138,9 @@ impl Broker {
     pub fn new(mut doors: Vec<Door>, rules: GuardRules) -> Self {
         doors.sort_by_key(|door| std::cmp::Reverse(door.inside.components().count()));
         Self {
-            doors,
+            doors: doors.into_iter().map(OpenDoor::new).collect(),
             rules,
+            umasks: Umasks::default(),
             listeners: BTreeMap::new(),
             refusals: Vec::new(),
             root: at::identify(libc::AT_FDCWD, c"/", 0).ok(),
@@ -208,8 +235,15 @@ impl Case<'_> {
     /// Creates something with the caller's umask. The kernel applies it, so that a default ACL
     /// takes its place where there is one.
     fn creating<T>(&self, create: impl FnOnce() -> Result<T, Errno>) -> Result<T, Answer> {
-        let theirs = self.caller.umask()?;
-        self.confirm()?;
+        let theirs = match self.broker.umasks.known(self.caller.thread()) {
+            Some(known) => known,
+            None => {
+                let read = self.caller.umask()?;
+                self.confirm()?;
+                self.broker.umasks.note(self.caller.thread(), read);
+                read
+            }
+        };
         let ours = umask(theirs);
         let made = create();
         umask(ours);

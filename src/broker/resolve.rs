@@ -10,7 +10,7 @@ use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat, openat2, readlink, readlin
 use nix::sys::stat::Mode;
 
 use super::caller::{Caller, open_inside};
-use super::{Answer, Case, Door};
+use super::{Answer, Case, OpenDoor};
 use crate::sys::at::{self, Identity};
 
 /// The kernel's own limit.
@@ -19,7 +19,7 @@ const LINKS_FOLLOWED: usize = 40;
 /// An object behind a door, existing or not.
 #[derive(Debug)]
 pub(super) struct Place<'b> {
-    pub(super) door: &'b Door,
+    pub(super) door: &'b OpenDoor,
     /// The parent directory in the box's view.
     native: OwnedFd,
     /// The same directory through the door.
@@ -30,6 +30,10 @@ pub(super) struct Place<'b> {
     pub(super) name: Option<CString>,
     /// The path ended with a slash, so only a directory will do.
     pub(super) slash: bool,
+    /// What following the path already told about the object, with `None` for nothing there.
+    seen: Option<Option<Identity>>,
+    /// Whether the box's view of `dir` is the door's own mount and not one below or beside it.
+    on_door: bool,
 }
 
 /// Where a parent directory turned out to be.
@@ -63,6 +67,8 @@ impl Case<'_> {
             Some(b'/') => None,
             Some(_) => Some(self.caller.base(dirfd)?),
         };
+        // From a working directory on the door's mount a caller cannot but share our view.
+        let relative = base.is_some();
         let mut path = path.to_vec();
         for _ in 0..LINKS_FOLLOWED {
             if last == Last::Follow
@@ -77,8 +83,12 @@ impl Case<'_> {
             };
             // Whoever follows links follows them into a door, too: /workspace is one.
             let (native, link) = match self.enter(native, name, slash)? {
-                Spot::Behind(place) => match place.link(last)? {
+                Spot::Behind(mut place) => match place.link(last)? {
                     Some(link) => (place.native, link),
+                    None if relative && place.on_door => {
+                        self.confirm()?;
+                        return Ok(place);
+                    }
                     None => {
                         self.confirm_view()?;
                         return Ok(place);
@@ -150,7 +160,7 @@ impl<'b> Place<'b> {
     /// Reopens a directory of the box through its door. When that is not the same directory (it
     /// was removed, or something else is mounted over it) the box's own view counts.
     fn new(
-        door: &'b Door,
+        door: &'b OpenDoor,
         native: OwnedFd,
         below: &Path,
         name: Option<&[u8]>,
@@ -169,9 +179,12 @@ impl<'b> Place<'b> {
             openat2(&door.writable, below, how).map_err(|_| Answer::CarryOn)?
         };
         let shown = at::identify(native.as_raw_fd(), c"", libc::AT_EMPTY_PATH)?;
-        let reached = at::identify(dir.as_raw_fd(), c"", libc::AT_EMPTY_PATH)?;
-        if !shown.is_same_object(&reached) {
-            return Err(Answer::CarryOn);
+        let on_door = door.mount == Some(shown.mount);
+        if !on_door || below.as_os_str().as_bytes().ends_with(b" (deleted)") {
+            let reached = at::identify(dir.as_raw_fd(), c"", libc::AT_EMPTY_PATH)?;
+            if !shown.is_same_object(&reached) {
+                return Err(Answer::CarryOn);
+            }
         }
         let name = match name {
             Some(name) if name.len() > 255 => return Err(Errno::ENAMETOOLONG.into()),
@@ -185,6 +198,8 @@ impl<'b> Place<'b> {
             below: below.to_owned(),
             name,
             slash,
+            seen: None,
+            on_door,
         })
     }
 
@@ -198,17 +213,29 @@ impl<'b> Place<'b> {
         };
         let keep = libc::AT_SYMLINK_NOFOLLOW;
         // The host may be replacing the file at this moment: ask again before giving up.
+        let mut seen = self.seen;
         for _ in 0..TRIES {
-            match at::identify(self.dir.as_raw_fd(), name, keep) {
-                Err(Errno::ENOENT) => return Ok(None),
-                Err(errno) => return Err(errno.into()),
-                Ok(reached) => match at::identify(self.native.as_raw_fd(), name, keep) {
-                    Ok(shown) if shown.is_same_object(&reached) => return Ok(Some(reached)),
-                    _ => {}
-                },
+            let reached = match seen.take() {
+                Some(seen) => seen,
+                None => self.reach(name)?,
+            };
+            let Some(reached) = reached else {
+                return Ok(None);
+            };
+            match at::identify(self.native.as_raw_fd(), name, keep) {
+                Ok(shown) if shown.is_same_object(&reached) => return Ok(Some(reached)),
+                _ => {}
             }
         }
         Err(Answer::CarryOn)
+    }
+
+    fn reach(&self, name: &CStr) -> Result<Option<Identity>, Errno> {
+        match at::identify(self.dir.as_raw_fd(), name, libc::AT_SYMLINK_NOFOLLOW) {
+            Ok(found) => Ok(Some(found)),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(errno),
+        }
     }
 
     /// What is there, or the error for nothing, or the one for a file with a slash behind it.
@@ -223,15 +250,16 @@ impl<'b> Place<'b> {
     }
 
     /// The link to be followed, if there is one.
-    fn link(&self, last: Last) -> Result<Option<std::ffi::OsString>, Answer> {
-        match (&self.name, last) {
-            (Some(name), Last::Follow) => match readlinkat(&self.dir, name.as_c_str()) {
-                Ok(link) => Ok(Some(link)),
-                Err(Errno::EINVAL | Errno::ENOENT) => Ok(None),
-                Err(errno) => Err(errno.into()),
-            },
-            _ => Ok(None),
+    fn link(&mut self, last: Last) -> Result<Option<std::ffi::OsString>, Answer> {
+        let (Some(name), Last::Follow) = (&self.name, last) else {
+            return Ok(None);
+        };
+        let found = self.reach(name)?;
+        if found.is_some_and(|found| found.kind() == libc::S_IFLNK) {
+            return Ok(Some(readlinkat(&self.dir, name.as_c_str())?));
         }
+        self.seen = Some(found);
+        Ok(None)
     }
 
     /// The name in `dir`; where `dir` itself is meant, the empty one.

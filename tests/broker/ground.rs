@@ -35,8 +35,8 @@ pub(crate) struct Output {
 }
 
 impl Ground {
-    pub(crate) fn prepare() -> Self {
-        let root = tempfile::tempdir().unwrap();
+    pub(crate) fn prepare(at: &Path) -> Self {
+        let root = tempfile::tempdir_in(at).unwrap();
         let path = |name: &str| {
             let path = root.path().join(name);
             fs::create_dir_all(&path).unwrap();
