@@ -61,7 +61,7 @@ pub fn build(policy: &Policy, facts: &Facts, request: &Request) -> Result<Plan, 
         false => layout::weak_tree(policy, facts, request, &session)?,
     };
     let lock = lockdown::decide(policy, facts, &build)?;
-    if let (Guarding::On { .. }, false) = (&lock.guarding, facts.seccomp_notify) {
+    if policy.guard.enabled && !facts.seccomp_notify && !request.mounts.is_empty() {
         let because = "this kernel has no seccomp user notification";
         lockdown::excuse(policy, Layer::Guard, because)?;
     }

@@ -117,7 +117,7 @@ pub(super) fn tree(
         if !at.starts_with(&session.home) {
             all.folder(at, 0o755);
         }
-        all.steps.push(share(policy, source, at));
+        all.steps.push(share(policy, facts, source, at));
     }
     let first = places.first().unwrap_or(&session.home);
     all.link("/workspace", first.as_path());
@@ -125,11 +125,11 @@ pub(super) fn tree(
     Ok((all.steps, places))
 }
 
-fn share(policy: &Policy, source: &Source, at: &InsidePath) -> BuildStep {
+fn share(policy: &Policy, facts: &Facts, source: &Source, at: &InsidePath) -> BuildStep {
     let mode = match source.access {
         Access::Read => BindMode::Read,
         Access::Write if policy.files.read_only_workspace => BindMode::Read,
-        Access::Write if policy.guard.enabled => BindMode::Guarded,
+        Access::Write if policy.guard.enabled && facts.seccomp_notify => BindMode::Guarded,
         Access::Write => BindMode::Write,
     };
     let (from, seen) = (source.path.clone(), source.seen);
@@ -348,7 +348,7 @@ pub(super) fn weak_tree(
             return Err(PlanError::NoPlaces(place.display().to_string()));
         }
         let at = InsidePath::new(&source.path).map_err(PlanError::Path)?;
-        steps.push(share(policy, source, &at));
+        steps.push(share(policy, facts, source, &at));
         places.push(at);
     }
     Ok((steps, places))

@@ -12,6 +12,8 @@ pub mod builtin;
 mod error;
 mod expand;
 pub mod file;
+pub mod git_config;
+pub mod guard;
 mod key;
 #[cfg(test)]
 mod laws;

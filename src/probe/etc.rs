@@ -8,11 +8,23 @@ use std::path::Path;
 use crate::plan::EtcEntry;
 
 /// Shown as they are: too large to copy, or folders.
-const SHOWN: [&str; 6] =
-    ["alternatives", "crypto-policies", "fonts", "ld.so.cache", "pki", "ssl"];
+const SHOWN: [&str; 6] = [
+    "alternatives",
+    "crypto-policies",
+    "fonts",
+    "ld.so.cache",
+    "pki",
+    "ssl",
+];
 /// Copied: small, and cheaper to write than to mount.
-const COPIED: [&str; 6] =
-    ["inputrc", "locale.conf", "localtime", "os-release", "services", "timezone"];
+const COPIED: [&str; 6] = [
+    "inputrc",
+    "locale.conf",
+    "localtime",
+    "os-release",
+    "services",
+    "timezone",
+];
 const SMALL: u64 = 64 << 10;
 
 pub(super) fn entries() -> Vec<EtcEntry> {

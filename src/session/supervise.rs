@@ -203,7 +203,7 @@ impl<'a> Life<'a> {
                     (false, None) => Outcome::from_status(status),
                 }));
             }
-            Some(Message::Go | Message::Signal { .. }) => {}
+            Some(Message::Go | Message::Signal { .. } | Message::Listener(_)) => {}
             // Pid 1 is gone without a word: somebody killed it, and the box with it.
             None if self.timed_out => return Ok(Some(Outcome::TimedOut)),
             None => return Ok(Some(Outcome::Killed(libc::SIGKILL))),
