@@ -87,7 +87,7 @@ impl EscapeFilter {
                 State::Text if self.letter.len == 0 => self.text(rest, output),
                 State::Text => self.continue_letter(byte, output).into(),
                 State::Escape => self.escape(byte, output).into(),
-                State::Csi | State::SkippedCsi => self.csi(byte, output).into(),
+                State::Csi | State::SkippedCsi => self.csi(rest, output),
                 State::String(kind) => self.string(kind, byte, output).into(),
                 State::StringEscape(kind) => self.string_escape(kind, byte, output).into(),
             };
@@ -210,22 +210,28 @@ impl EscapeFilter {
         true
     }
 
-    fn csi(&mut self, byte: u8, output: &mut Vec<u8>) -> bool {
-        match byte {
-            b' '..=b'?' if self.held.len() < LONGEST_CSI => self.held.push(byte),
-            b' '..=b'?' => self.state = State::SkippedCsi,
-            b'@'..=b'~' => {
-                self.held.push(byte);
+    fn csi(&mut self, input: &[u8], output: &mut Vec<u8>) -> usize {
+        let is_inner = |byte: &&u8| matches!(byte, b' '..=b'?');
+        let inner = input.iter().take_while(is_inner).count();
+        if self.held.len() + inner > LONGEST_CSI {
+            self.state = State::SkippedCsi;
+        } else if self.state == State::Csi {
+            self.held.extend_from_slice(&input[..inner]);
+        }
+        match input.get(inner) {
+            None => inner,
+            Some(last @ b'@'..=b'~') => {
+                self.held.push(*last);
                 let csi = Csi::parse(&self.held).filter(Csi::passes);
                 if let (State::Csi, Some(csi)) = (self.state, csi) {
                     self.modes.saw_csi(&csi);
                     emit(output, b"[", &self.held, b"");
                 }
                 self.enter(State::Text);
+                inner + 1
             }
-            _ => return self.stray(byte, output),
+            Some(stray) => inner + usize::from(self.stray(*stray, output)),
         }
-        true
     }
 
     /// A byte that belongs to no sequence, within one.
