@@ -53,6 +53,12 @@ pub(super) enum Clock {
 impl Case<'_> {
     /// An existing object, its kind, and whether the caller may change it.
     fn object(&self, object: Object, empty_is_descriptor: bool) -> Result<Place<'_>, Answer> {
+        let place = self.named(object, empty_is_descriptor)?;
+        self.may_touch(&place)?;
+        Ok(place)
+    }
+
+    fn named(&self, object: Object, empty_is_descriptor: bool) -> Result<Place<'_>, Answer> {
         let place = match object {
             Object::Descriptor(number) => self.place_of_descriptor(number)?,
             Object::Path { dirfd, path, last } => {
@@ -65,12 +71,12 @@ impl Case<'_> {
             }
         };
         place.existing()?;
-        self.may_touch(&place)?;
         Ok(place)
     }
 
     pub(super) fn change_mode(&self, object: Object, mode: u64, flags: u64) -> Outcome {
-        let place = self.object(object, empties(flags))?;
+        let place = self.named(object, empties(flags))?;
+        self.may_change_mode(&place)?;
         let kind = place.existing()?.kind();
         if kind == libc::S_IFLNK {
             return Err(Errno::EOPNOTSUPP.into());

@@ -38,6 +38,16 @@ impl Case<'_> {
         }
     }
 
+    /// Whether its permissions may change. A configuration is not run, and git finds out with
+    /// its own whether the filesystem knows an executable bit.
+    pub(super) fn may_change_mode(&self, place: &Place<'_>) -> Result<(), Answer> {
+        match self.rule_of(place) {
+            None => Ok(()),
+            Some(rule) if rule == GIT_CONFIG => Ok(()),
+            Some(rule) => Err(guarded(place, rule)),
+        }
+    }
+
     pub(super) fn rule_of(&self, place: &Place<'_>) -> Option<String> {
         let path = matched(place);
         let names = Names::of(&path);

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use nix::fcntl::OFlag;
+use nix::sys::stat::fstat;
 use nix::unistd::pipe2;
 
 use crate::plan::Stdio;
@@ -26,6 +27,10 @@ pub(crate) fn open(kinds: [Stdio; 3]) -> io::Result<(CallerEnds, BoxEnds)> {
         match kind {
             Stdio::Direct => inside.0[number] = Some(sys::fds::duplicate(number as RawFd)?),
             Stdio::Terminal => {}
+            Stdio::Copied if number == 2 && same_file(1, 2) && kinds[1] == Stdio::Copied => {
+                // One pipe for both, or their order would be lost.
+                inside.0[2] = inside.0[1].as_ref().map(OwnedFd::try_clone).transpose()?;
+            }
             Stdio::Copied => {
                 let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
                 let (ours, theirs) = if number == 0 {
@@ -39,6 +44,11 @@ pub(crate) fn open(kinds: [Stdio; 3]) -> io::Result<(CallerEnds, BoxEnds)> {
         }
     }
     Ok((caller, inside))
+}
+
+fn same_file(one: RawFd, other: RawFd) -> bool {
+    let identity = |fd| fstat(sys::fds::standard(fd)).map(|stat| (stat.st_dev, stat.st_ino));
+    matches!((identity(one), identity(other)), (Ok(a), Ok(b)) if a == b)
 }
 
 impl BoxEnds {
