@@ -229,19 +229,20 @@ fn notes(policy: &Policy, request: &Request, lock: &lockdown::Lockdown) -> Vec<S
     if let Landlock::Excused(because) = &lock.landlock {
         note(format!("without Landlock: {because}"));
     }
-    if let Landlock::Enforced { abi, .. } = &lock.landlock {
-        if *abi < 6 {
-            note(format!(
-                "Landlock ABI {abi} on this kernel: abstract sockets and signals are held by namespaces alone"
-            ));
-        }
+    if let Landlock::Enforced { abi, .. } = &lock.landlock
+        && *abi < 6
+    {
+        note(format!(
+            "Landlock ABI {abi} on this kernel: abstract sockets and signals are held by namespaces alone"
+        ));
     }
-    if let Guarding::Off(because) = &lock.guarding {
-        if !request.mounts.is_empty() && !policy.guard.enabled {
-            note(format!(
-                "no guard on git hooks and agent settings: {because}"
-            ));
-        }
+    if let Guarding::Off(because) = &lock.guarding
+        && !request.mounts.is_empty()
+        && !policy.guard.enabled
+    {
+        note(format!(
+            "no guard on git hooks and agent settings: {because}"
+        ));
     }
     for needed in &request.needed {
         note(format!(

@@ -1,5 +1,5 @@
 //! What every test of the binary needs: the binary, a scratch world, a verdict.
-#![allow(dead_code, clippy::unwrap_used, clippy::expect_used)]
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used)]
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
