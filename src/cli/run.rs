@@ -336,12 +336,7 @@ fn filters(plan: &Plan) -> Result<Vec<Vec<u8>>, Refusal> {
 fn compiled(path: &Path, plan: &Plan) -> Result<Vec<u8>, FilterSource> {
     let text = std::fs::read_to_string(path)?;
     let arch = filter::Arch::native().ok_or(FilterSource::Processor)?;
-    let state = plan
-        .session
-        .directory
-        .ancestors()
-        .nth(2)
-        .unwrap_or(&plan.session.directory);
+    let state = plan.session.state_directory();
     Ok(filter::compiled(&text, arch, &state.join("filters"))?
         .bytes()
         .to_vec())

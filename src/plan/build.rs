@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use super::step::{InsideStep, Limit};
-use super::{Facts, Guarding, Identity, Landlock, Plan, Program, Request, Session};
+use super::{
+    Facts, Guarding, Identity, Landlock, OwnFolder, Place, Plan, Program, Request, Session,
+};
 use super::{environment, layout, lockdown};
 use crate::policy::{InsidePath, Isolation, Layer, NetMode, PathError, Policy};
 
@@ -93,19 +95,23 @@ pub fn build(policy: &Policy, facts: &Facts, request: &Request) -> Result<Plan, 
 }
 
 fn session(policy: &Policy, facts: &Facts, request: &Request) -> Result<Session, PlanError> {
-    let directory = facts
-        .state_directory
-        .join("sessions")
-        .join(request.id.as_str());
-    let home = match policy.lock.isolation {
-        Isolation::Namespaces => PathBuf::from("/sessions").join(request.id.as_str()),
-        Isolation::Landlock => directory.join("home"),
+    let (id, kept) = (request.id.clone(), request.kept);
+    let own = facts.state_directory.join("sessions").join(id.as_str());
+    // Without namespaces the program sees the host's paths, which must be the session's alone.
+    let weak = policy.lock.isolation == Isolation::Landlock;
+    let place = match kept || weak {
+        true => Place::Own(own.clone()),
+        false => Place::Room(facts.state_directory.join("rooms")),
+    };
+    let home = match weak {
+        false => PathBuf::from("/sessions").join(id.as_str()),
+        true => own.join(OwnFolder::Home.name()),
     };
     let home = InsidePath::new(home).map_err(PlanError::Path)?;
     Ok(Session {
-        id: request.id.clone(),
-        directory,
-        kept: request.kept,
+        id,
+        place,
+        kept,
         home,
     })
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::build::PlanError;
 use super::etc;
-use super::step::{BindMode, BuildStep};
+use super::step::{BindMode, BuildStep, OwnFolder};
 use super::{Facts, LandlockRule, Needed, Request, Rights, Session, Source, SystemEntry};
 use crate::policy::{Access, Bytes, InsidePath, NetMode, Policy};
 
@@ -209,17 +209,14 @@ fn home(all: &mut Steps, session: &Session, places: &[InsidePath]) {
             all.folder(&at, 0o755);
         }
     }
-    let ours = |name: &str, at| BuildStep::Own {
-        from: session.directory.join(name),
-        at,
-    };
-    all.steps.push(ours("home", session.home.clone()));
+    let ours = |folder, at| BuildStep::Own { folder, at };
+    all.steps.push(ours(OwnFolder::Home, session.home.clone()));
     if let (Ok(mnt), Ok(outputs)) = (session.home.join("mnt"), session.home.join("mnt/outputs")) {
         all.steps.push(BuildStep::MountPoints {
             from: staging,
             at: mnt,
         });
-        all.steps.push(ours("outputs", outputs));
+        all.steps.push(ours(OwnFolder::Outputs, outputs));
     }
 }
 
@@ -326,10 +323,10 @@ pub(super) fn weak_tree(
     steps.push(BuildStep::Proc {
         at: InsidePath::fixed("/proc"),
     });
-    for name in ["home", "outputs", "tmp"] {
-        let from = session.directory.join(name);
-        let at = InsidePath::new(&from).map_err(PlanError::Path)?;
-        steps.push(BuildStep::Own { from, at });
+    for folder in [OwnFolder::Home, OwnFolder::Outputs, OwnFolder::Tmp] {
+        let at = session.on_the_host(folder);
+        let at = InsidePath::new(at).map_err(PlanError::Path)?;
+        steps.push(BuildStep::Own { folder, at });
     }
     let mut places = Vec::new();
     for needed in &request.needed {

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use nix::fcntl::OFlag;
 use nix::pty::{grantpt, posix_openpt, unlockpt};
@@ -25,6 +26,7 @@ use crate::sys::process::SingleThreaded;
 pub(super) struct Orders<'a> {
     pub(super) plan: &'a Plan,
     pub(super) filters: &'a [Vec<u8>],
+    pub(super) directory: &'a Path,
     pub(super) prepared: Prepared,
     pub(super) ends: BoxEnds,
     pub(super) wire: Wire,
@@ -68,11 +70,12 @@ fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
     let Orders {
         plan,
         filters,
+        directory,
         prepared,
         ends,
         wire,
     } = orders;
-    let mut site = Site::new(&plan.identity, prepared);
+    let mut site = Site::new(&plan.identity, directory, prepared);
     let mut terminal = None;
     let done = (|| {
         wait_for_maps(plan, &wire)?;

@@ -66,7 +66,7 @@ pub struct Ended {
 pub fn run(plan: &Plan, filters: &[Vec<u8>]) -> Result<Ended, RunError> {
     let directory = Directory::open(&plan.session)?;
     let signals = watch_signals()?;
-    let mut running = sandbox::launch(plan, filters)?;
+    let mut running = sandbox::launch(plan, filters, directory.path())?;
     let mut life = Life::begin(plan, &mut running)?;
     let outcome = life.live(&running, &signals)?;
     life.last_words();
