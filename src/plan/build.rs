@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::step::{InsideStep, Limit};
+use super::step::{BuildStep, InsideStep, Limit};
 use super::{
     Facts, Guarding, Identity, Landlock, OwnFolder, Place, Plan, Program, Request, Session,
 };
@@ -63,10 +63,6 @@ pub fn build(policy: &Policy, facts: &Facts, request: &Request) -> Result<Plan, 
         false => layout::weak_tree(policy, facts, request, &session)?,
     };
     let lock = lockdown::decide(policy, facts, &build)?;
-    if policy.guard.enabled && !facts.seccomp_notify && !request.mounts.is_empty() {
-        let because = "this kernel has no seccomp user notification";
-        lockdown::excuse(policy, Layer::Guard, because)?;
-    }
     let cwd = working_directory(request, &places, &session)?;
     let inside = inside_steps(policy, request, &cwd)?;
     let env = environment::variables(policy, facts, request, &session, places.first());
@@ -78,7 +74,7 @@ pub fn build(policy: &Policy, facts: &Facts, request: &Request) -> Result<Plan, 
         isolation: policy.lock.isolation,
         network: policy.net.mode,
         identity: identity(policy, facts),
-        notes: notes(policy, request, &lock),
+        notes: notes(policy, request, &build, &lock),
         build,
         inside,
         lock,
@@ -215,7 +211,12 @@ fn is_host_name(name: &str) -> bool {
 }
 
 /// What a reader must know and could not guess.
-fn notes(policy: &Policy, request: &Request, lock: &lockdown::Lockdown) -> Vec<String> {
+fn notes(
+    policy: &Policy,
+    request: &Request,
+    build: &[BuildStep],
+    lock: &lockdown::Lockdown,
+) -> Vec<String> {
     let mut notes = Vec::new();
     let mut note = |text: String| notes.push(text);
     if policy.lock.isolation == Isolation::Landlock {
@@ -243,8 +244,7 @@ fn notes(policy: &Policy, request: &Request, lock: &lockdown::Lockdown) -> Vec<S
         ));
     }
     if let Guarding::Off(because) = &lock.guarding
-        && !request.mounts.is_empty()
-        && !policy.guard.enabled
+        && lockdown::has_open_mount(build)
     {
         note(format!(
             "no guard on git hooks and agent settings: {because}"
