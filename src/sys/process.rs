@@ -123,11 +123,6 @@ pub(crate) fn hide_from_others() -> io::Result<()> {
     prctl(libc::PR_SET_DUMPABLE, 0)
 }
 
-/// Orphans below this process become its children.
-pub(crate) fn adopt_orphans() -> io::Result<()> {
-    prctl(libc::PR_SET_CHILD_SUBREAPER, 1)
-}
-
 pub(crate) fn no_new_privileges() -> io::Result<()> {
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1)
 }
