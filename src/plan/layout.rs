@@ -65,6 +65,17 @@ impl Steps {
         }
     }
 
+    /// Whether a step so far has put the host's own there, or a folder with it.
+    fn shows(&self, wanted: &InsidePath, access: Access) -> bool {
+        self.steps.iter().any(|step| match step {
+            BuildStep::System { path, at, .. } => path == at.as_path() && wanted.starts_with(at),
+            BuildStep::Bind { at, mode, .. } => {
+                wanted.starts_with(at) && (access == Access::Read || *mode != BindMode::Read)
+            }
+            _ => false,
+        })
+    }
+
     fn link(&mut self, at: &'static str, to: impl Into<PathBuf>) {
         let at = InsidePath::fixed(at);
         self.parents(&at);
@@ -111,7 +122,10 @@ pub(super) fn tree(
     }
     home(&mut all, session, &places);
     for needed in &request.needed {
-        visible(&mut all, needed)?;
+        let at = InsidePath::new(below_tmp(&needed.path)).map_err(PlanError::Path)?;
+        if !all.shows(&at, needed.access) {
+            visible(&mut all, needed, at);
+        }
     }
     for (source, at) in request.mounts.iter().zip(&places) {
         if !at.starts_with(&session.home) {
@@ -220,12 +234,11 @@ fn home(all: &mut Steps, session: &Session, places: &[InsidePath]) {
     }
 }
 
-fn visible(all: &mut Steps, needed: &Needed) -> Result<(), PlanError> {
-    let at = InsidePath::new(&needed.path).map_err(PlanError::Path)?;
+fn visible(all: &mut Steps, needed: &Needed, at: InsidePath) {
     if let Some(to) = &needed.link_to {
         all.parents(&at);
         all.steps.push(BuildStep::Link { at, to: to.clone() });
-        return Ok(());
+        return;
     }
     if needed.is_folder {
         all.folder(&at, 0o755);
@@ -246,7 +259,12 @@ fn visible(all: &mut Steps, needed: &Needed) -> Result<(), PlanError> {
         },
         is_folder: needed.is_folder,
     });
-    Ok(())
+}
+
+/// In the box /var/tmp is a link to /tmp: what lies below it on the host goes below the other.
+fn below_tmp(path: &Path) -> PathBuf {
+    let rest = path.strip_prefix("/var/tmp").ok();
+    rest.map_or_else(|| path.to_owned(), |rest| Path::new("/tmp").join(rest))
 }
 
 /// Decides where each mount goes and refuses two in one place or one inside another.
