@@ -66,11 +66,11 @@ impl Steps {
     }
 
     /// Whether a step so far has put the host's own there, or a folder with it.
-    fn shows(&self, wanted: &InsidePath, access: Access) -> bool {
+    fn shows(&self, wanted: &InsidePath, as_mode: BindMode) -> bool {
         self.steps.iter().any(|step| match step {
             BuildStep::System { path, at, .. } => path == at.as_path() && wanted.starts_with(at),
             BuildStep::Bind { at, mode, .. } => {
-                wanted.starts_with(at) && (access == Access::Read || *mode != BindMode::Read)
+                wanted.starts_with(at) && (as_mode == BindMode::Read || *mode == as_mode)
             }
             _ => false,
         })
@@ -123,8 +123,9 @@ pub(super) fn tree(
     home(&mut all, session, &places);
     for needed in &request.needed {
         let at = InsidePath::new(below_tmp(&needed.path)).map_err(PlanError::Path)?;
-        if !all.shows(&at, needed.access) {
-            visible(&mut all, needed, at);
+        let mode = mode(policy, facts, needed.access);
+        if !all.shows(&at, mode) {
+            visible(&mut all, needed, at, mode);
         }
     }
     for (source, at) in request.mounts.iter().zip(&places) {
@@ -139,13 +140,18 @@ pub(super) fn tree(
     Ok((all.steps, places))
 }
 
-fn share(policy: &Policy, facts: &Facts, source: &Source, at: &InsidePath) -> BuildStep {
-    let mode = match source.access {
+/// How what was asked for is given under this policy.
+fn mode(policy: &Policy, facts: &Facts, access: Access) -> BindMode {
+    match access {
         Access::Read => BindMode::Read,
         Access::Write if policy.files.read_only_workspace => BindMode::Read,
         Access::Write if policy.guard.enabled && facts.seccomp_notify => BindMode::Guarded,
         Access::Write => BindMode::Write,
-    };
+    }
+}
+
+fn share(policy: &Policy, facts: &Facts, source: &Source, at: &InsidePath) -> BuildStep {
+    let mode = mode(policy, facts, source.access);
     let (from, seen) = (source.path.clone(), source.seen);
     BuildStep::Bind {
         from,
@@ -234,7 +240,7 @@ fn home(all: &mut Steps, session: &Session, places: &[InsidePath]) {
     }
 }
 
-fn visible(all: &mut Steps, needed: &Needed, at: InsidePath) {
+fn visible(all: &mut Steps, needed: &Needed, at: InsidePath, mode: BindMode) {
     if let Some(to) = &needed.link_to {
         all.parents(&at);
         all.steps.push(BuildStep::Link { at, to: to.clone() });
@@ -253,10 +259,7 @@ fn visible(all: &mut Steps, needed: &Needed, at: InsidePath) {
         from: needed.path.clone(),
         seen: needed.seen,
         at,
-        mode: match needed.access {
-            Access::Read => BindMode::Read,
-            Access::Write => BindMode::Guarded,
-        },
+        mode,
         is_folder: needed.is_folder,
     });
 }

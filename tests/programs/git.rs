@@ -105,9 +105,16 @@ fn a_worktree_of_a_repository_elsewhere_brings_it_along() {
              git add one; git commit -qm one; rmdir ../w; git worktree add -q ../w -b side",
         )
         .ok();
-    world
-        .script(&[], "echo two > two; git add two; git commit -qm two")
-        .ok();
+    let policy = world.write("unguarded.toml", "[guard]\nenabled = false\n");
+    let commit = |name: &str| format!("echo x > {name}; git add {name}; git commit -qm {name}");
+    world.script(&[], &commit("two")).ok();
+    let unguarded = ["--profile", policy.to_str().unwrap()];
+    world.script(&unguarded, &commit("three")).ok();
     let log = outside(&world, "../elsewhere", &["log", "--format=%s", "side"]);
-    assert_eq!(log, "two\none\n");
+    assert_eq!(log, "three\ntwo\none\n");
+    // What is read-only is so as a whole.
+    let tag = "git log --format=%s; git tag mine";
+    let ran = world.script(&["--read-only-workspace"], tag);
+    ran.says("three\n").failed_with(128);
+    assert_eq!(outside(&world, "../elsewhere", &["tag"]), "");
 }
