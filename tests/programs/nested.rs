@@ -35,13 +35,34 @@ fn bwrap_makes_a_box_in_the_box() {
         return;
     }
     let world = World::new();
-    let bwrap = "bwrap --unshare-all --die-with-parent --ro-bind /usr /usr --symlink usr/bin /bin \
-        --symlink usr/lib /lib --symlink usr/lib64 /lib64 --proc /proc --dev /dev --tmpfs /tmp \
-        --bind . /inner --chdir /inner sh -c 'echo inner > made; ls /; echo $$'";
-    let ran = world.script(&["--nesting"], bwrap).ok();
-    ran.says("inner\n").says_not("sessions").says("\n2\n");
-    assert_eq!(world.read("made"), "inner\n");
-    let refused = world.script(&[], bwrap);
+    let policy = world.write("unguarded.toml", "[guard]\nenabled = false\n");
+    let unguarded = ["--nesting", "--profile", policy.to_str().unwrap()];
+    let bwrap = |how: &str| {
+        format!(
+            "bwrap --unshare-all --die-with-parent --ro-bind /usr /usr --symlink usr/bin /bin \
+             --symlink usr/lib /lib --symlink usr/lib64 /lib64 --proc /proc --dev /dev \
+             --{how} . /inner --chdir /inner sh -ec 'ls /; echo $$; cat file; echo more >> file'"
+        )
+    };
+    world.write("w/file", "first\n");
+    let ran = world.script(&unguarded, &bwrap("bind")).ok();
+    ran.says("inner\n")
+        .says("\n2\nfirst\n")
+        .says_not("sessions");
+    assert_eq!(world.read("file"), "first\nmore\n");
+    // What the inner sandbox holds read-only stays so, also when pid 1 would write for it.
+    for (flags, how) in [
+        (&unguarded[..], "ro-bind"),
+        (&["--nesting"], "ro-bind"),
+        (&["--nesting"], "bind"),
+    ] {
+        world
+            .script(flags, &bwrap(how))
+            .says("\n2\nfirst\nmore\n")
+            .complains("Read-only file system");
+    }
+    assert_eq!(world.read("file"), "first\nmore\n");
+    let refused = world.script(&[], &bwrap("bind"));
     assert_ne!(refused.code, 0);
     refused.complains("namespace");
 }
