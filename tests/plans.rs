@@ -1,4 +1,5 @@
 //! Plans for hosts that are not this one: facts and a policy in, sentences out.
+#![allow(clippy::unwrap_used)]
 
 use std::path::PathBuf;
 
