@@ -70,7 +70,9 @@ pub fn run(plan: &Plan, filters: &[Vec<u8>]) -> Result<Ended, RunError> {
     let mut life = Life::begin(plan, &mut running)?;
     let outcome = life.live(&running, &signals)?;
     life.last_words();
-    running.wait_gone();
+    if life.said_ended {
+        running.has_ended();
+    }
     Ok(Ended {
         outcome,
         refused: life.refused,
@@ -106,6 +108,8 @@ struct Life<'a> {
     ask_at: Option<Instant>,
     end_at: Option<Instant>,
     timed_out: bool,
+    /// Pid 1 has said that nothing runs any more, rather than vanished.
+    said_ended: bool,
 }
 
 impl<'a> Life<'a> {
@@ -129,6 +133,7 @@ impl<'a> Life<'a> {
             ask_at: plan.timeout.map(|limit| Instant::now() + limit),
             end_at: None,
             timed_out: false,
+            said_ended: false,
         })
     }
 
@@ -197,6 +202,7 @@ impl<'a> Life<'a> {
             Some(Message::Stopped { .. }) => self.stop_with_it(running)?,
             Some(Message::Refused(what)) => self.refused.push(what),
             Some(Message::Ended { status }) => {
+                self.said_ended = true;
                 return Ok(Some(match (self.timed_out, self.not_executed) {
                     (true, _) => Outcome::TimedOut,
                     (false, Some(errno)) => Outcome::NotExecuted(errno),
