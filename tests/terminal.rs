@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::fs::File;
-use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::time::Instant;
-
 use cowork_linux::terminal::EscapeFilter;
 use proptest::prelude::*;
 
