@@ -262,10 +262,10 @@ fn places(request: &Request, session: &Session) -> Result<Vec<InsidePath>, PlanE
             Some(place) => checked(&below, place)?,
             None => checked(&below, Path::new(&source.name))?,
         };
-        if at == below || at.as_path() == below.as_path().join("outputs") {
+        if at == below || at.as_path().starts_with(below.as_path().join("outputs")) {
             return Err(PlanError::PlaceTaken {
                 at,
-                by: "the session's outputs".to_owned(),
+                by: "the session's own folder for outputs".to_owned(),
             });
         }
         let clash = places

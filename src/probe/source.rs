@@ -104,8 +104,24 @@ fn not_a_folder(metadata: &std::fs::Metadata) -> Option<&'static str> {
 
 /// Folders that would show more than a project, or let the box change its own walls.
 fn too_wide(path: &Path, state: &Path) -> Option<&'static str> {
-    const SYSTEM: [&str; 12] = [
-        "/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/proc", "/run", "/sys", "/usr",
+    // On merged systems /bin is a link, so what it leads to is named as well.
+    const SYSTEM: [&str; 17] = [
+        "/",
+        "/bin",
+        "/boot",
+        "/dev",
+        "/etc",
+        "/home",
+        "/lib",
+        "/proc",
+        "/root",
+        "/run",
+        "/sbin",
+        "/sys",
+        "/usr",
+        "/usr/bin",
+        "/usr/lib",
+        "/usr/sbin",
         "/var",
     ];
     const KEYS: [&str; 9] = [
@@ -134,14 +150,16 @@ fn too_wide(path: &Path, state: &Path) -> Option<&'static str> {
     }
     let home = std::env::var_os("HOME")
         .map(PathBuf::from)
-        .filter(|home| home.is_absolute())?;
-    let home = std::fs::canonicalize(&home).unwrap_or(home);
-    if home != Path::new("/") && home.starts_with(path) {
+        .filter(|home| home.is_absolute())
+        .map(|home| std::fs::canonicalize(&home).unwrap_or(home));
+    let is_below = |home: &PathBuf| home != Path::new("/") && home.starts_with(path);
+    if home.as_ref().is_some_and(is_below) {
         return Some("it holds your whole home, with every key in it");
     }
     if state.starts_with(path) {
         return Some("it holds the state of all sessions");
     }
+    let home = home?;
     let keys = KEYS.iter().any(|name| path.starts_with(home.join(name)));
     keys.then_some("it holds keys")
 }

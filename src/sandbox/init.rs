@@ -136,12 +136,14 @@ fn hand_on(main: Pid, signal: i32) {
             | Signal::SIGCONT
             | Signal::SIGWINCH
     );
-    let target = if group {
-        Pid::from_raw(-main.as_raw())
-    } else {
-        main
+    let sent = match group {
+        true => nix::sys::signal::kill(Pid::from_raw(-main.as_raw()), signal),
+        false => Err(Errno::ESRCH),
     };
-    let _ = nix::sys::signal::kill(target, signal);
+    // A program that is only just being started leads no group yet.
+    if sent == Err(Errno::ESRCH) {
+        let _ = nix::sys::signal::kill(main, signal);
+    }
 }
 
 /// The program's own process: takes its streams and becomes the program.

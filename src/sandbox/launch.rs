@@ -7,7 +7,7 @@ use super::child::{self, Orders};
 use super::owners;
 use super::streams::{self, CallerEnds};
 use super::wire::{self, Message, Wire};
-use crate::plan::Plan;
+use crate::plan::{InsideStep, Plan};
 use crate::policy::{Isolation, NetMode};
 use crate::sys::process::{self, Forked, SingleThreaded};
 
@@ -25,6 +25,7 @@ pub enum LaunchError {
         what: String,
         is_bind: bool,
         is_proc: bool,
+        is_start: bool,
         source: io::Error,
     },
     #[error("cannot learn how the box is doing")]
@@ -49,6 +50,9 @@ impl LaunchError {
                 "clone3 is refused, usually by the container around this shell; \
                  `--isolation landlock` works without it"
                     .into()
+            }
+            Self::Step { is_start: true, .. } => {
+                "name a folder in the box, such as /workspace: --workdir DIR".into()
             }
             Self::Step { source, .. } if code(source) == libc::ESTALE => {
                 "it was replaced while the box was being built; run the command again".into()
@@ -200,8 +204,13 @@ pub fn explain(plan: &Plan, step: u32, source: io::Error) -> LaunchError {
         },
         (None, None) => ("set up the box".to_owned(), false, false),
     };
+    let first_inside = plan.build.len();
+    let is_start = at
+        .checked_sub(first_inside)
+        .is_some_and(|rest| matches!(plan.inside.get(rest), Some(InsideStep::WorkingDirectory(_))));
     LaunchError::Step {
         what,
+        is_start,
         is_bind,
         is_proc,
         source,

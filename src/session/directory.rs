@@ -63,56 +63,46 @@ pub fn fresh_id() -> Result<SessionId, DirectoryError> {
 pub struct Directory {
     path: PathBuf,
     kept: bool,
+    /// What was not there before, in the order of making.
+    made: Vec<PathBuf>,
     _lock: Flock<File>,
 }
 
 impl Directory {
+    /// Opens or makes it. What was made is removed again when that fails halfway.
     pub fn open(session: &Session) -> Result<Self, DirectoryError> {
-        let path = session.directory.clone();
-        let make = |at: &Path, source| DirectoryError::Make {
-            path: at.display().to_string(),
-            source,
-        };
-        let sessions = path.parent().unwrap_or(&path);
-        match new_folder(&path) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                fs::DirBuilder::new()
-                    .recursive(true)
-                    .mode(0o700)
-                    .create(sessions)
-                    .map_err(|e| make(sessions, e))?;
-                new_folder(&path).map_err(|e| make(&path, e))?;
-            }
-            Err(error) => return Err(make(&path, error)),
+        let path = &session.directory;
+        let sessions = path.parent().unwrap_or(path);
+        let state = sessions.parent().unwrap_or(sessions);
+        let mut made = Made::default();
+        for folder in [state, sessions, path] {
+            made.folder(folder)?;
+            ours(folder).map_err(|why| foreign(folder, why))?;
         }
-        for own in [sessions.parent().unwrap_or(sessions), sessions, &path] {
-            ours(own).map_err(|why| DirectoryError::Foreign {
-                path: own.display().to_string(),
-                why,
+        let lock = made
+            .lock(path)
+            .map_err(|error| match error.raw_os_error() {
+                Some(libc::EWOULDBLOCK) => DirectoryError::Running(session.id.clone()),
+                _ => cannot_make(path, error),
             })?;
-        }
-        let lock = lock(&path).map_err(|error| match error.raw_os_error() {
-            Some(libc::EWOULDBLOCK) => DirectoryError::Running(session.id.clone()),
-            _ => make(&path, error),
-        })?;
-        let opened = Self {
-            path,
-            kept: session.kept,
-            _lock: lock,
-        };
         for name in ["home", "home/mnt", "outputs", "tmp"] {
-            let folder = opened.path.join(name);
-            new_folder(&folder).map_err(|e| make(&folder, e))?;
+            let folder = path.join(name);
+            made.folder(&folder)?;
             if !fs::symlink_metadata(&folder).is_ok_and(|m| m.is_dir()) {
-                let path = folder.display().to_string();
-                return Err(DirectoryError::Foreign {
-                    path,
-                    why: "it is not a folder",
-                });
+                return Err(foreign(&folder, "it is not a folder"));
             }
         }
-        Ok(opened)
+        Ok(Self {
+            path: path.clone(),
+            kept: session.kept,
+            made: std::mem::take(&mut made.0),
+            _lock: lock,
+        })
+    }
+
+    /// The box never came to be: a session that is new with it is not kept either.
+    pub fn undo(&mut self) {
+        drop(Made(std::mem::take(&mut self.made)));
     }
 
     /// Where outputs lie, if there are any.
@@ -141,31 +131,83 @@ impl Drop for Directory {
     }
 }
 
-fn new_folder(path: &Path) -> io::Result<()> {
-    match fs::DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        other => other,
+/// Files and folders that go again with this value. Only empty folders do: what somebody else
+/// has put there meanwhile stays.
+#[derive(Debug, Default)]
+struct Made(Vec<PathBuf>);
+
+impl Made {
+    fn folder(&mut self, path: &Path) -> Result<(), DirectoryError> {
+        match fs::DirBuilder::new().mode(0o700).create(path) {
+            Ok(()) => {
+                self.0.push(path.to_owned());
+                Ok(())
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match path.parent() {
+                Some(parent) if parent.symlink_metadata().is_err() => {
+                    self.folder(parent)?;
+                    self.folder(path)
+                }
+                _ => Err(cannot_make(path, error)),
+            },
+            // Of a read-only filesystem the kernel says so even when the folder is there.
+            Err(_) if path.is_dir() => Ok(()),
+            Err(error) => Err(cannot_make(path, error)),
+        }
     }
+
+    fn lock(&mut self, session: &Path) -> io::Result<Flock<File>> {
+        let path = session.join("lock");
+        let open = |is_new: bool| {
+            fs::OpenOptions::new()
+                .write(true)
+                .create_new(is_new)
+                .mode(0o600)
+                .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+                .open(&path)
+        };
+        let file = match open(true) {
+            Ok(file) => {
+                self.0.push(path.clone());
+                file
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open(false)?,
+            Err(error) => return Err(error),
+        };
+        Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| errno.into())
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        for path in self.0.iter().rev() {
+            let _ = fs::remove_dir(path).or_else(|_| match path.ends_with("lock") {
+                true => fs::remove_file(path),
+                false => Ok(()),
+            });
+        }
+    }
+}
+
+fn cannot_make(path: &Path, source: io::Error) -> DirectoryError {
+    let path = path.display().to_string();
+    DirectoryError::Make { path, source }
+}
+
+fn foreign(path: &Path, why: &'static str) -> DirectoryError {
+    let path = path.display().to_string();
+    DirectoryError::Foreign { path, why }
 }
 
 /// State is not trusted because it exists: it must be a folder, ours, and closed to others.
 fn ours(path: &Path) -> Result<(), &'static str> {
     let metadata = fs::symlink_metadata(path).map_err(|_| "it cannot be looked at")?;
     match () {
+        () if metadata.is_symlink() => Err("it is a symbolic link"),
         () if !metadata.is_dir() => Err("it is not a folder"),
         () if metadata.uid() != nix::unistd::getuid().as_raw() => Err("it belongs to another user"),
         () if metadata.mode() & 0o022 != 0 => Err("others can write to it"),
         () => Ok(()),
     }
-}
-
-fn lock(path: &Path) -> io::Result<Flock<File>> {
-    let file = fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
-        .open(path.join("lock"))?;
-    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| errno.into())
 }

@@ -48,7 +48,7 @@ impl RunError {
         match self {
             Self::Directory(error) => error.help(),
             Self::Launch(error) => error.help(),
-            Self::Watch(_) => None,
+            Self::Watch(_) => Some("run the command again; nothing of it is left".into()),
         }
     }
 }
@@ -59,21 +59,35 @@ pub struct Ended {
     pub outcome: Outcome,
     /// Guarded paths the program tried to change: rule and path.
     pub refused: Vec<String>,
+    /// Standard streams whose file failed the launcher, and why.
+    pub lost: Vec<(usize, io::Error)>,
     pub outputs: Option<PathBuf>,
 }
 
 /// Carries a plan out from start to end.
 pub fn run(plan: &Plan, filters: &[Vec<u8>]) -> Result<Ended, RunError> {
-    let directory = Directory::open(&plan.session)?;
+    let mut directory = Directory::open(&plan.session)?;
+    let ended = live(plan, filters, &directory);
+    if ended.is_err() {
+        directory.undo();
+    }
+    ended
+}
+
+fn live(plan: &Plan, filters: &[Vec<u8>], directory: &Directory) -> Result<Ended, RunError> {
     let signals = watch_signals()?;
     let mut running = sandbox::launch(plan, filters)?;
     let mut life = Life::begin(plan, &mut running)?;
-    let outcome = life.live(&running, &signals)?;
+    let outcome = life.live(&running, &signals).inspect_err(|_| {
+        let _ = running.kill();
+        running.wait_gone();
+    })?;
     life.last_words();
     running.wait_gone();
     Ok(Ended {
         outcome,
         refused: life.refused,
+        lost: life.lost,
         outputs: directory.outputs(),
     })
 }
@@ -99,7 +113,9 @@ struct Life<'a> {
     plan: &'a Plan,
     relay: Option<Relay>,
     outer: Option<OuterTerminal>,
-    copies: Vec<FileCopy>,
+    /// With the number of the stream that each stands for.
+    copies: Vec<(usize, FileCopy)>,
+    lost: Vec<(usize, io::Error)>,
     refused: Vec<String>,
     not_executed: Option<i32>,
     /// When the program is asked to end, and when it is ended.
@@ -114,19 +130,24 @@ impl<'a> Life<'a> {
         for (number, pipe) in running.streams.pipes.iter_mut().enumerate() {
             let Some(pipe) = pipe.take() else { continue };
             let file = sys::fds::duplicate(number as i32)?;
-            copies.push(match number {
+            let copy = match number {
                 0 => FileCopy::inward(file, pipe)?,
                 _ => FileCopy::outward(pipe, file)?,
-            });
+            };
+            copies.push((number, copy));
         }
         Ok(Self {
             plan,
             relay: None,
             outer: None,
             copies,
+            lost: Vec::new(),
             refused: Vec::new(),
             not_executed: None,
-            ask_at: plan.timeout.map(|limit| Instant::now() + limit),
+            // A limit beyond the end of time is none.
+            ask_at: plan
+                .timeout
+                .and_then(|limit| Instant::now().checked_add(limit)),
             end_at: None,
             timed_out: false,
         })
@@ -156,7 +177,7 @@ impl<'a> Life<'a> {
         if let Some(relay) = &self.relay {
             relay.interests(&mut waiting);
         }
-        for copy in &self.copies {
+        for (_, copy) in &self.copies {
             copy.interests(&mut waiting);
         }
         let next = [self.ask_at, self.end_at].into_iter().flatten().min();
@@ -178,7 +199,13 @@ impl<'a> Life<'a> {
         if let Some(relay) = &mut self.relay {
             relay.progress()?;
         }
-        self.copies.iter_mut().try_for_each(FileCopy::progress)
+        for (number, copy) in &mut self.copies {
+            // Such as a full disk. The copy has closed its pipe, which tells the program.
+            if let Err(error) = copy.progress() {
+                self.lost.push((*number, error));
+            }
+        }
+        Ok(())
     }
 
     fn hear(&mut self, running: &Running) -> Result<Option<Outcome>, RunError> {
@@ -290,8 +317,10 @@ impl<'a> Life<'a> {
         if let Some(relay) = &mut self.relay {
             let _ = relay.drain(deadline);
         }
-        for copy in &mut self.copies {
-            let _ = copy.drain(deadline);
+        for (number, copy) in &mut self.copies {
+            if let Err(error) = copy.drain(deadline) {
+                self.lost.push((*number, error));
+            }
         }
         self.outer = None;
     }

@@ -1,5 +1,5 @@
 //! What every test of the binary needs: the binary, a scratch world, a verdict.
-#![allow(dead_code, clippy::unwrap_used, clippy::expect_used)]
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used)]
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,10 @@ pub struct World {
 
 impl World {
     pub fn new() -> Self {
-        let dir = tempfile::Builder::new().prefix("cowork-test-").tempdir().unwrap();
+        let dir = tempfile::Builder::new()
+            .prefix("cowork-test-")
+            .tempdir()
+            .unwrap();
         let world = Self { dir };
         for name in ["home", "state", "w"] {
             std::fs::create_dir(world.path(name)).unwrap();
@@ -72,7 +75,12 @@ impl World {
     /// Runs `run -q [flags] --mount W -- program`.
     pub fn run<S: AsRef<OsStr>>(&self, flags: &[&str], program: &[S]) -> Ran {
         let mut command = self.cowork();
-        command.args(["run", "-q"]).args(flags).arg("--mount").arg(self.work()).arg("--");
+        command
+            .args(["run", "-q"])
+            .args(flags)
+            .arg("--mount")
+            .arg(self.work())
+            .arg("--");
         Ran::of(command.args(program))
     }
 
@@ -103,7 +111,11 @@ pub struct Ran {
 
 impl Ran {
     pub fn of(command: &mut Command) -> Self {
-        let Output { status, stdout, stderr } = command.output().expect("the command starts");
+        let Output {
+            status,
+            stdout,
+            stderr,
+        } = command.output().expect("the command starts");
         Self {
             code: status.code().unwrap_or(-1),
             out: String::from_utf8_lossy(&stdout).into_owned(),
@@ -125,7 +137,12 @@ impl Ran {
 
     #[track_caller]
     pub fn says(self, text: &str) -> Self {
-        assert!(self.out.contains(text), "no `{text}` in out: {}\nerr: {}", self.out, self.err);
+        assert!(
+            self.out.contains(text),
+            "no `{text}` in out: {}\nerr: {}",
+            self.out,
+            self.err
+        );
         self
     }
 
@@ -137,7 +154,12 @@ impl Ran {
 
     #[track_caller]
     pub fn complains(self, text: &str) -> Self {
-        assert!(self.err.contains(text), "no `{text}` in err: {}\nout: {}", self.err, self.out);
+        assert!(
+            self.err.contains(text),
+            "no `{text}` in err: {}\nout: {}",
+            self.err,
+            self.out
+        );
         self
     }
 }
@@ -146,7 +168,12 @@ impl Ran {
 pub fn compile(world: &World, name: &str, source: &str) -> PathBuf {
     let c = world.write(&format!("{name}.c"), source);
     let out = world.work().join(name);
-    let made = Ran::of(Command::new("gcc").args(["-O1", "-static", "-o"]).arg(&out).arg(&c));
+    let made = Ran::of(
+        Command::new("gcc")
+            .args(["-O1", "-static", "-o"])
+            .arg(&out)
+            .arg(&c),
+    );
     assert_eq!(made.code, 0, "gcc: {}", made.err);
     out
 }
