@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::fcntl::{Flock, FlockArg};
 
@@ -175,8 +176,22 @@ impl Made {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open(false)?,
             Err(error) => return Err(error),
         };
-        Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| errno.into())
+        patient_lock(file)
     }
+}
+
+/// A box whose launcher was killed holds the lock until the kernel has taken it down, which is a
+/// matter of milliseconds: whoever starts it again at once is not told that it is running.
+fn patient_lock(mut file: File) -> io::Result<Flock<File>> {
+    const TRIES: u32 = 25;
+    for _ in 0..TRIES {
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Err((back, nix::errno::Errno::EWOULDBLOCK)) => file = back,
+            other => return other.map_err(|(_, errno)| errno.into()),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Err(io::Error::from_raw_os_error(libc::EWOULDBLOCK))
 }
 
 impl Drop for Made {
