@@ -165,7 +165,7 @@ impl Made {
                 .write(true)
                 .create_new(is_new)
                 .mode(0o600)
-                .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+                .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC)
                 .open(&path)
         };
         let file = match open(true) {
