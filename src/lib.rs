@@ -1,6 +1,8 @@
 //! cowork-linux: puts a program, usually an AI coding agent, in a box on Linux.
 #![deny(unsafe_code)]
 
+#[cfg(target_os = "linux")]
+pub mod broker;
 pub mod cli;
 #[cfg(target_os = "linux")]
 pub mod filter;

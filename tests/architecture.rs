@@ -6,14 +6,15 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// A module, and what it may use of this crate besides itself.
-const ARROWS: [(&str, &[&str]); 10] = [
+const ARROWS: [(&str, &[&str]); 11] = [
     ("sys", &[]),
     ("policy", &[]),
     ("filter", &[]),
     ("plan", &["policy"]),
     ("terminal", &["sys"]),
     ("probe", &["plan", "policy", "sys"]),
-    ("sandbox", &["plan", "policy", "sys"]),
+    ("broker", &["policy", "sys"]),
+    ("sandbox", &["broker", "plan", "policy", "sys"]),
     ("session", &["plan", "policy", "sandbox", "sys", "terminal"]),
     // The error types, and what makes names of others' making fit to print.
     (

@@ -45,9 +45,12 @@ fn privately(world: &World, script: &str) -> Ran {
 
 #[test]
 fn a_full_disk_is_named_and_nothing_half_made_stays() {
-    // A session is eight files and folders: each number of free ones fails at another of them.
+    // A room is seven files and folders, a named session eight, and the disk itself is one: each
+    // number of free ones fails at another of them.
     let world = World::new();
-    for (inodes, flags) in (2..=8).flat_map(|n| [(n, ""), (n, "--name kept")]) {
+    let rooms = (2..=7).map(|inodes| (inodes, ""));
+    let named = (2..=8).map(|inodes| (inodes, "--name kept"));
+    for (inodes, flags) in rooms.chain(named) {
         let ran = privately(
             &world,
             &format!(
@@ -124,7 +127,7 @@ fn little_is_needed_of_the_environment() {
             .env("XDG_STATE_HOME", world.path("deep/down/here")),
     )
     .ok();
-    assert!(world.path("deep/down/here/cowork-linux/sessions").is_dir());
+    assert!(world.path("deep/down/here/cowork-linux").is_dir());
 }
 
 #[test]
@@ -178,6 +181,9 @@ fn state_behind_a_link_is_not_used() {
         "state/cowork-linux/sessions/s/outputs",
         "state/cowork-linux/sessions/s/tmp",
         "state/cowork-linux/sessions/s/lock",
+        "state/cowork-linux/rooms",
+        "state/cowork-linux/rooms/0",
+        "state/cowork-linux/rooms/0/lock",
     ] {
         let world = World::new();
         let elsewhere = world.path("elsewhere");
@@ -187,8 +193,11 @@ fn state_behind_a_link_is_not_used() {
         fs::create_dir_all(parent).unwrap();
         symlink(&elsewhere, world.path(name)).unwrap();
         let mut command = world.cowork();
-        command.args(["run", "-q", "--name", "s", "--", "true"]);
-        refused(&world, &mut command, "cannot", "");
+        let flags: &[&str] = match name.contains("rooms") {
+            true => &["run", "-q", "--", "true"],
+            false => &["run", "-q", "--name", "s", "--", "true"],
+        };
+        refused(&world, command.args(flags), "cannot", "");
         assert!(tree(&elsewhere).is_empty(), "{name}");
     }
 }

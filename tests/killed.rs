@@ -171,9 +171,17 @@ fn a_killed_program_ends_the_box_and_is_reported() {
     assert!(no_sessions(&world));
 }
 
+/// Whether no session is kept, and the room of the one that was there is as good as new.
 fn no_sessions(world: &World) -> bool {
-    let sessions = world.path("state/cowork-linux/sessions");
-    std::fs::read_dir(sessions).unwrap().next().is_none()
+    let state = world.path("state/cowork-linux");
+    let entries = |folder: &str| -> Vec<_> {
+        let list = std::fs::read_dir(state.join(folder));
+        let list = list.into_iter().flatten().flatten();
+        list.map(|entry| entry.file_name()).collect()
+    };
+    entries("sessions").is_empty()
+        && entries("rooms/0/outputs").is_empty()
+        && entries("rooms/0/home") == ["mnt"]
 }
 
 #[test]

@@ -327,7 +327,7 @@ fn filters(plan: &Plan) -> Result<Vec<Vec<u8>>, Refusal> {
     };
     let failed = |error: FilterSource| Refusal::Filter(name.clone(), error);
     let main = match &plan.lock.seccomp {
-        Seccomp::Profile { path, .. } => compiled(path).map_err(failed)?,
+        Seccomp::Profile { path, .. } => compiled(path, plan).map_err(failed)?,
         _ => filter::builtin(&name)
             .ok_or_else(|| failed(FilterSource::Unknown(filter::builtin_names().join(", "))))?
             .bytes()
@@ -340,9 +340,12 @@ fn filters(plan: &Plan) -> Result<Vec<Vec<u8>>, Refusal> {
         .collect())
 }
 
-fn compiled(path: &Path) -> Result<Vec<u8>, FilterSource> {
+/// A user's profile; compiled the first time, read from the state directory after that.
+fn compiled(path: &Path, plan: &Plan) -> Result<Vec<u8>, FilterSource> {
     let text = std::fs::read_to_string(path)?;
     let arch = filter::Arch::native().ok_or(FilterSource::Processor)?;
-    let profile = filter::Profile::from_json(&text)?;
-    Ok(filter::compile(&profile, arch)?.bytes().to_vec())
+    let state = plan.session.state_directory();
+    Ok(filter::compiled(&text, arch, &state.join("filters"))?
+        .bytes()
+        .to_vec())
 }

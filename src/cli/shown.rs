@@ -57,11 +57,15 @@ pub(super) fn end(plan: &Plan, ended: &Ended, json: bool, quiet: bool) {
     }
     for refused in &ended.refused {
         let (rule, path) = refused.split_once('\t').unwrap_or(("guard", refused));
+        let key = match rule.starts_with("git ") {
+            true => "git = false".to_owned(),
+            false => format!("lift = [\"{rule}\"]"),
+        };
         report::say(&format!(
-            "refused: {} was left as it is (rule `{}`); a profile with `[guard] lift = [\"{}\"]` would allow it",
+            "refused: {} was left as it is (rule `{}`); `[guard] {}` in a profile would allow it",
             printable(path),
             printable(rule),
-            printable(rule)
+            printable(&key)
         ));
     }
     if let (Some(outputs), false) = (&ended.outputs, plan.session.kept) {

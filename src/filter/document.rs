@@ -1,6 +1,7 @@
 //! The strict reading of OCI's JSON. Whatever it does not understand it refuses, since a rule
 //! dropped in silence is a hole or a broken program.
 
+use oci_spec::runtime::LinuxSeccompAction as Action;
 use serde::Deserialize;
 
 use super::FilterError;
@@ -29,59 +30,38 @@ struct WrittenRule {
     comment: Option<String>,
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
-enum Action {
-    #[serde(rename = "SCMP_ACT_KILL_PROCESS")]
-    KillProcess,
-    #[serde(rename = "SCMP_ACT_KILL_THREAD", alias = "SCMP_ACT_KILL")]
-    KillThread,
-    #[serde(rename = "SCMP_ACT_TRAP")]
-    Trap,
-    #[serde(rename = "SCMP_ACT_ERRNO")]
-    Errno,
-    #[serde(rename = "SCMP_ACT_NOTIFY")]
-    Notify,
-    #[serde(rename = "SCMP_ACT_TRACE")]
-    Trace,
-    #[serde(rename = "SCMP_ACT_LOG")]
-    Log,
-    #[serde(rename = "SCMP_ACT_ALLOW")]
-    Allow,
-}
-
 /// Where no errno is given OCI says `EPERM`.
 const EPERM: u16 = 1;
 
-impl Action {
-    fn verdict(self, errno: Option<u32>, place: &str) -> Result<Verdict, FilterError> {
-        let place = || place.to_owned();
-        let value = match errno {
-            None => EPERM,
-            // The kernel lowers anything above 4095 to 4095; 0 would claim success.
-            Some(errno) => match u16::try_from(errno) {
-                Ok(errno @ 1..=4095) => errno,
-                _ => {
-                    return Err(FilterError::ErrnoRange {
-                        place: place(),
-                        errno,
-                    });
-                }
-            },
-        };
-        let verdict = match self {
-            Self::Errno => return Ok(Verdict::Errno(value)),
-            Self::Trace => return Ok(Verdict::Trace(value)),
-            Self::KillProcess => Verdict::KillProcess,
-            Self::KillThread => Verdict::KillThread,
-            Self::Trap => Verdict::Trap,
-            Self::Notify => Verdict::Notify,
-            Self::Log => Verdict::Log,
-            Self::Allow => Verdict::Allow,
-        };
-        match errno {
-            None => Ok(verdict),
-            Some(_) => Err(FilterError::ErrnoUnused { place: place() }),
-        }
+/// What an action of the specification means to the kernel.
+fn verdict(action: Action, errno: Option<u32>, place: &str) -> Result<Verdict, FilterError> {
+    let place = || place.to_owned();
+    let value = match errno {
+        None => EPERM,
+        // The kernel lowers anything above 4095 to 4095; 0 would claim success.
+        Some(errno) => match u16::try_from(errno) {
+            Ok(errno @ 1..=4095) => errno,
+            _ => {
+                return Err(FilterError::ErrnoRange {
+                    place: place(),
+                    errno,
+                });
+            }
+        },
+    };
+    let verdict = match action {
+        Action::ScmpActErrno => return Ok(Verdict::Errno(value)),
+        Action::ScmpActTrace => return Ok(Verdict::Trace(value)),
+        Action::ScmpActKillProcess => Verdict::KillProcess,
+        Action::ScmpActKillThread | Action::ScmpActKill => Verdict::KillThread,
+        Action::ScmpActTrap => Verdict::Trap,
+        Action::ScmpActNotify => Verdict::Notify,
+        Action::ScmpActLog => Verdict::Log,
+        Action::ScmpActAllow => Verdict::Allow,
+    };
+    match errno {
+        None => Ok(verdict),
+        Some(_) => Err(FilterError::ErrnoUnused { place: place() }),
     }
 }
 
@@ -89,7 +69,7 @@ impl WrittenRule {
     fn read(self) -> Result<Rule, FilterError> {
         let place = format!("the rule for `{}`", self.names.join(", "));
         Ok(Rule {
-            verdict: self.action.verdict(self.errno_ret, &place)?,
+            verdict: verdict(self.action, self.errno_ret, &place)?,
             names: self.names,
             conditions: self.args,
             comment: self.comment,
@@ -107,7 +87,7 @@ impl Document {
             .collect::<Result<_, _>>()?;
         let base = self.extends.as_deref().map(Profile::builtin).transpose()?;
         let default = match (self.default_action, self.default_errno_ret, &base) {
-            (Some(action), errno, _) => action.verdict(errno, "defaultAction")?,
+            (Some(action), errno, _) => verdict(action, errno, "defaultAction")?,
             (None, None, Some(base)) => base.default,
             (None, _, _) => return Err(FilterError::NoDefault),
         };
@@ -153,9 +133,7 @@ mod tests {
 
     #[test]
     fn an_errno_belongs_to_an_action_that_returns_one() {
-        let error = Action::Allow
-            .verdict(Some(1), "the rule for `read`")
-            .unwrap_err();
+        let error = verdict(Action::ScmpActAllow, Some(1), "the rule for `read`").unwrap_err();
         assert!(
             error
                 .to_string()
@@ -163,13 +141,16 @@ mod tests {
         );
         for errno in [0, 4096, 65537] {
             assert!(
-                Action::Errno.verdict(Some(errno), "defaultAction").is_err(),
+                verdict(Action::ScmpActErrno, Some(errno), "defaultAction").is_err(),
                 "{errno}"
             );
         }
-        assert_eq!(Action::Errno.verdict(None, "").unwrap(), Verdict::Errno(1));
         assert_eq!(
-            Action::Trace.verdict(Some(7), "").unwrap(),
+            verdict(Action::ScmpActErrno, None, "").unwrap(),
+            Verdict::Errno(1)
+        );
+        assert_eq!(
+            verdict(Action::ScmpActTrace, Some(7), "").unwrap(),
             Verdict::Trace(7)
         );
     }

@@ -2,6 +2,7 @@
 //! Nothing here loads a filter.
 
 mod assemble;
+mod cache;
 mod compile;
 mod document;
 mod names;
@@ -10,6 +11,7 @@ mod profile;
 use std::borrow::Cow;
 use std::fmt;
 
+pub use cache::compiled;
 pub use compile::compile;
 pub use names::{Number, number};
 pub use profile::{Comparison, Condition, Profile, Rule, Verdict};

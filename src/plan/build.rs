@@ -4,7 +4,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::step::{InsideStep, Limit};
-use super::{Facts, Guarding, Identity, Landlock, Plan, Program, Request, Session};
+use super::{
+    Facts, Guarding, Identity, Landlock, OwnFolder, Place, Plan, Program, Request, Session,
+};
 use super::{environment, layout, lockdown};
 use crate::policy::{InsidePath, Isolation, Layer, NetMode, PathError, Policy};
 
@@ -68,7 +70,7 @@ pub fn build(policy: &Policy, facts: &Facts, request: &Request) -> Result<Plan, 
         false => layout::weak_tree(policy, facts, request, &session)?,
     };
     let lock = lockdown::decide(policy, facts, &build)?;
-    if let (Guarding::On { .. }, false) = (&lock.guarding, facts.seccomp_notify) {
+    if policy.guard.enabled && !facts.seccomp_notify && !request.mounts.is_empty() {
         let because = "this kernel has no seccomp user notification";
         lockdown::excuse(policy, Layer::Guard, because)?;
     }
@@ -122,19 +124,23 @@ fn short_enough(argv: &[OsString], env: &[(OsString, OsString)]) -> Result<(), P
 }
 
 fn session(policy: &Policy, facts: &Facts, request: &Request) -> Result<Session, PlanError> {
-    let directory = facts
-        .state_directory
-        .join("sessions")
-        .join(request.id.as_str());
-    let home = match policy.lock.isolation {
-        Isolation::Namespaces => PathBuf::from("/sessions").join(request.id.as_str()),
-        Isolation::Landlock => directory.join("home"),
+    let (id, kept) = (request.id.clone(), request.kept);
+    let own = facts.state_directory.join("sessions").join(id.as_str());
+    // Without namespaces the program sees the host's paths, which must be the session's alone.
+    let weak = policy.lock.isolation == Isolation::Landlock;
+    let place = match kept || weak {
+        true => Place::Own(own.clone()),
+        false => Place::Room(facts.state_directory.join("rooms")),
+    };
+    let home = match weak {
+        false => PathBuf::from("/sessions").join(id.as_str()),
+        true => own.join(OwnFolder::Home.name()),
     };
     let home = InsidePath::new(home).map_err(PlanError::Path)?;
     Ok(Session {
-        id: request.id.clone(),
-        directory,
-        kept: request.kept,
+        id,
+        place,
+        kept,
         home,
     })
 }
@@ -258,19 +264,20 @@ fn notes(policy: &Policy, request: &Request, lock: &lockdown::Lockdown) -> Vec<S
     if let Landlock::Excused(because) = &lock.landlock {
         note(format!("without Landlock: {because}"));
     }
-    if let Landlock::Enforced { abi, .. } = &lock.landlock {
-        if *abi < 6 {
-            note(format!(
-                "Landlock ABI {abi} on this kernel: abstract sockets and signals are held by namespaces alone"
-            ));
-        }
+    if let Landlock::Enforced { abi, .. } = &lock.landlock
+        && *abi < 6
+    {
+        note(format!(
+            "Landlock ABI {abi} on this kernel: abstract sockets and signals are held by namespaces alone"
+        ));
     }
-    if let Guarding::Off(because) = &lock.guarding {
-        if !request.mounts.is_empty() && !policy.guard.enabled {
-            note(format!(
-                "no guard on git hooks and agent settings: {because}"
-            ));
-        }
+    if let Guarding::Off(because) = &lock.guarding
+        && !request.mounts.is_empty()
+        && !policy.guard.enabled
+    {
+        note(format!(
+            "no guard on git hooks and agent settings: {because}"
+        ));
     }
     for needed in &request.needed {
         note(format!(

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::build::PlanError;
 use super::etc;
-use super::step::{BindMode, BuildStep};
+use super::step::{BindMode, BuildStep, OwnFolder};
 use super::{Facts, LandlockRule, Needed, Request, Rights, Session, Source, SystemEntry};
 use crate::policy::{Access, Bytes, InsidePath, NetMode, Policy};
 
@@ -117,7 +117,7 @@ pub(super) fn tree(
         if !at.starts_with(&session.home) {
             all.folder(at, 0o755);
         }
-        all.steps.push(share(policy, source, at));
+        all.steps.push(share(policy, facts, source, at));
     }
     let first = places.first().unwrap_or(&session.home);
     all.link("/workspace", first.as_path());
@@ -125,11 +125,11 @@ pub(super) fn tree(
     Ok((all.steps, places))
 }
 
-fn share(policy: &Policy, source: &Source, at: &InsidePath) -> BuildStep {
+fn share(policy: &Policy, facts: &Facts, source: &Source, at: &InsidePath) -> BuildStep {
     let mode = match source.access {
         Access::Read => BindMode::Read,
         Access::Write if policy.files.read_only_workspace => BindMode::Read,
-        Access::Write if policy.guard.enabled => BindMode::Guarded,
+        Access::Write if policy.guard.enabled && facts.seccomp_notify => BindMode::Guarded,
         Access::Write => BindMode::Write,
     };
     let (from, seen) = (source.path.clone(), source.seen);
@@ -209,17 +209,14 @@ fn home(all: &mut Steps, session: &Session, places: &[InsidePath]) {
             all.folder(&at, 0o755);
         }
     }
-    let ours = |name: &str, at| BuildStep::Own {
-        from: session.directory.join(name),
-        at,
-    };
-    all.steps.push(ours("home", session.home.clone()));
+    let ours = |folder, at| BuildStep::Own { folder, at };
+    all.steps.push(ours(OwnFolder::Home, session.home.clone()));
     if let (Ok(mnt), Ok(outputs)) = (session.home.join("mnt"), session.home.join("mnt/outputs")) {
         all.steps.push(BuildStep::MountPoints {
             from: staging,
             at: mnt,
         });
-        all.steps.push(ours("outputs", outputs));
+        all.steps.push(ours(OwnFolder::Outputs, outputs));
     }
 }
 
@@ -326,10 +323,10 @@ pub(super) fn weak_tree(
     steps.push(BuildStep::Proc {
         at: InsidePath::fixed("/proc"),
     });
-    for name in ["home", "outputs", "tmp"] {
-        let from = session.directory.join(name);
-        let at = InsidePath::new(&from).map_err(PlanError::Path)?;
-        steps.push(BuildStep::Own { from, at });
+    for folder in [OwnFolder::Home, OwnFolder::Outputs, OwnFolder::Tmp] {
+        let at = session.on_the_host(folder);
+        let at = InsidePath::new(at).map_err(PlanError::Path)?;
+        steps.push(BuildStep::Own { folder, at });
     }
     let mut places = Vec::new();
     for needed in &request.needed {
@@ -348,7 +345,7 @@ pub(super) fn weak_tree(
             return Err(PlanError::NoPlaces(place.display().to_string()));
         }
         let at = InsidePath::new(&source.path).map_err(PlanError::Path)?;
-        steps.push(share(policy, source, &at));
+        steps.push(share(policy, facts, source, &at));
         places.push(at);
     }
     Ok((steps, places))

@@ -109,12 +109,10 @@ fn landlock(policy: &Policy, facts: &Facts, build: &[BuildStep]) -> Result<Landl
                 BuildStep::Tmpfs { at, .. } | BuildStep::Own { at, .. } if namespaces => {
                     rule(at.clone(), Rights::Write);
                 }
-                BuildStep::Bind { at, mode, .. } if namespaces => {
+                BuildStep::Bind { at, mode, .. } if namespaces && *mode != BindMode::Read => {
                     // A rule belongs to the folder itself, so it also covers what pid 1 opens
                     // through its own writable copy of the mount.
-                    if *mode != BindMode::Read {
-                        rule(at.clone(), Rights::Write);
-                    }
+                    rule(at.clone(), Rights::Write);
                 }
                 _ => {}
             }

@@ -12,6 +12,9 @@ pub mod builtin;
 mod error;
 mod expand;
 pub mod file;
+pub mod git_config;
+mod git_settings;
+pub mod guard;
 mod key;
 #[cfg(test)]
 mod laws;

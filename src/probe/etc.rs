@@ -8,31 +8,21 @@ use std::path::Path;
 use crate::plan::EtcEntry;
 
 /// Shown as they are: too large to copy, or folders.
-const SHOWN: [&str; 8] = [
+const SHOWN: [&str; 6] = [
     "alternatives",
-    "ca-certificates",
     "crypto-policies",
     "fonts",
     "ld.so.cache",
-    "mime.types",
     "pki",
     "ssl",
 ];
 /// Copied: small, and cheaper to write than to mount.
-const COPIED: [&str; 14] = [
-    "bash.bashrc",
-    "debian_version",
-    "gai.conf",
-    "host.conf",
+const COPIED: [&str; 6] = [
     "inputrc",
-    "ld.so.conf",
-    "locale.alias",
     "locale.conf",
     "localtime",
     "os-release",
-    "protocols",
     "services",
-    "shells",
     "timezone",
 ];
 const SMALL: u64 = 64 << 10;

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use nix::fcntl::OFlag;
 use nix::pty::{grantpt, posix_openpt, unlockpt};
@@ -15,7 +16,7 @@ use super::mounts::{self, Site};
 use super::owners::Prepared;
 use super::streams::BoxEnds;
 use super::wire::{Message, Wire};
-use crate::plan::{InsideStep, Limit, Plan, Stdio};
+use crate::plan::{BindMode, BuildStep, InsideStep, Limit, Plan, Stdio};
 use crate::policy::Isolation;
 use crate::sys;
 use crate::sys::process::SingleThreaded;
@@ -25,6 +26,7 @@ use crate::sys::process::SingleThreaded;
 pub(super) struct Orders<'a> {
     pub(super) plan: &'a Plan,
     pub(super) filters: &'a [Vec<u8>],
+    pub(super) directory: &'a Path,
     pub(super) prepared: Prepared,
     pub(super) ends: BoxEnds,
     pub(super) wire: Wire,
@@ -68,15 +70,18 @@ fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
     let Orders {
         plan,
         filters,
+        directory,
         prepared,
         ends,
         wire,
     } = orders;
-    let mut site = Site::new(&plan.identity, prepared);
+    let mut site = Site::new(&plan.identity, directory, prepared);
     let mut terminal = None;
     let done = (|| {
         wait_for_maps(plan, &wire)?;
-        if plan.isolation == Isolation::Namespaces {
+        if plan.isolation == Isolation::Landlock {
+            open_doors(plan, &mut site)?;
+        } else {
             umask(Mode::empty());
             for (step, what) in plan.build.iter().enumerate() {
                 mounts::apply(&mut site, step, what).map_err(|error| Failure { step, error })?;
@@ -96,22 +101,48 @@ fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
         };
         late(own_terminal(plan, &wire, &mut terminal))?;
         late(sys::process::no_new_privileges().and_then(|()| lockdown::drop_capabilities()))?;
-        late(lockdown::landlock(&plan.lock.landlock))?;
+        // Without namespaces the guarded folders are kept by Landlock alone, and pid 1 has to
+        // stay outside of that wall to write for the program.
+        let wall = Some(&plan.lock.landlock).filter(|_| plan.isolation == Isolation::Namespaces);
+        late(wall.map_or(Ok(()), lockdown::landlock))?;
         late(lockdown::seccomp(filters))?;
         late(sys::process::hide_from_others())?;
         sys::process::forget_arguments();
         Ok(())
     })();
     match done {
-        Ok(()) => Ok(Locked {
-            plan,
-            ends,
-            wire,
-            terminal,
-            doors: site.doors,
-        }),
+        Ok(()) => {
+            let wall = Some(&plan.lock.landlock).filter(|_| plan.isolation == Isolation::Landlock);
+            Ok(Locked {
+                plan,
+                ends,
+                wire,
+                terminal,
+                doors: site.doors,
+                wall,
+            })
+        }
         Err(failure) => Err((wire, failure)),
     }
+}
+
+/// The weaker form writes to guarded folders where they are.
+fn open_doors(plan: &Plan, site: &mut Site<'_>) -> Result<(), Failure> {
+    for (step, what) in plan.build.iter().enumerate() {
+        if let BuildStep::Bind {
+            from,
+            seen,
+            at,
+            mode: BindMode::Guarded,
+            is_folder,
+        } = what
+        {
+            let door = mounts::open_seen(from, seen, *is_folder)
+                .map_err(|error| Failure { step, error })?;
+            site.doors.push((at.as_path().to_owned(), door));
+        }
+    }
+    Ok(())
 }
 
 /// Asks to die with the launcher, and makes sure that it has not died already.

@@ -1,23 +1,23 @@
 //! Pid 1 of the box: starts the program, reaps, passes signals on, tells the launcher. Locked
 //! down like the program itself; holds nothing of the host but the line to the launcher.
 
-use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::stat::{Mode, umask};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
+use super::program::{self, Start};
 use super::streams::BoxEnds;
-use super::wire::{Message, Wire};
-use crate::plan::{Plan, Program};
+use super::wire::{self, Message, Wire};
+use crate::broker::{Broker, Door};
+use crate::plan::{Guarding, Landlock, Plan};
+use crate::policy::guard::GuardRules;
 use crate::sys;
 use crate::sys::process::{SingleThreaded, exit_now};
 
@@ -29,6 +29,8 @@ pub(super) struct Locked<'a> {
     pub(super) wire: Wire,
     pub(super) terminal: Option<OwnedFd>,
     pub(super) doors: Vec<(PathBuf, OwnedFd)>,
+    /// Set when the program is to be walled in more narrowly than pid 1.
+    pub(super) wall: Option<&'a Landlock>,
 }
 
 /// Never returns: when the program ends, so does the box.
@@ -44,33 +46,95 @@ fn start_and_wait(proof: &SingleThreaded, locked: Locked<'_>) -> io::Result<i32>
         wire,
         terminal,
         doors,
+        wall,
     } = locked;
     let children = watch_children()?;
-    let main = match sys::process::fork(proof)? {
-        None => run_program(&plan.program, &ends, terminal.as_ref(), &wire),
-        Some(pid) => Pid::from_raw(pid),
+    if let Some(terminal) = &terminal {
+        lead_session(terminal)?;
+    }
+    let mut broker = open_doors(plan, doors);
+    let (hear, listen) = match broker {
+        Some(_) => Some(wire::pair()?).unzip(),
+        None => (None, None),
     };
-    drop(ends); // or readers of the program's output would wait for ever
-    let _ = &doors;
+    let start = Start {
+        program: &plan.program,
+        ends: &ends,
+        terminal: terminal.as_ref(),
+        wire: &wire,
+        listen: listen.as_ref(),
+        wall,
+    };
+    let main = Pid::from_raw(sys::process::spawn(proof, &mut || program::run(&start))?);
+    drop((ends, listen)); // or readers of the program's output would wait for ever
+    if let (Some(broker), Some(hear)) = (&mut broker, hear)
+        && let Ok(Some(Message::Listener(listener))) = hear.receive()
+    {
+        broker.watch(listener);
+    }
+    let status = serve(main, &children, &wire, &mut broker)?;
+    end_the_rest();
+    for refusal in broker.iter().flat_map(|broker| broker.refusals()) {
+        let what = format!("{}\t{}", refusal.rule, refusal.path.display());
+        wire.send(&Message::Refused(what))?;
+    }
+    wire.send(&Message::Ended { status })?;
+    Ok(status)
+}
+
+fn open_doors(plan: &Plan, doors: Vec<(PathBuf, OwnedFd)>) -> Option<Broker> {
+    let Guarding::On { rules, .. } = &plan.lock.guarding else {
+        return None;
+    };
+    let doors = doors
+        .into_iter()
+        .map(|(inside, writable)| Door { inside, writable })
+        .collect();
+    Some(Broker::new(doors, GuardRules::new(rules)))
+}
+
+/// Pid 1's life: until the program ends, with the status it ended with.
+fn serve(
+    main: Pid,
+    children: &SignalFd,
+    wire: &Wire,
+    broker: &mut Option<Broker>,
+) -> io::Result<i32> {
     loop {
-        let mut waiting = [
+        let mut waiting = vec![
             PollFd::new(children.as_fd(), PollFlags::POLLIN),
             PollFd::new(wire.as_fd(), PollFlags::POLLIN),
         ];
+        let listeners = broker.iter().flat_map(Broker::listeners);
+        waiting.extend(listeners.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
         match poll(&mut waiting, PollTimeout::NONE) {
             Err(Errno::EINTR) => continue,
             other => other?,
         };
         let ready = |index: usize| waiting[index].any().unwrap_or(false);
-        if ready(0) {
+        let (ended, told) = (ready(0), ready(1));
+        let asked: Vec<(RawFd, bool)> = waiting[2..]
+            .iter()
+            .filter_map(|fd| fd.revents().map(|what| (fd.as_fd().as_raw_fd(), what)))
+            .filter(|(_, what)| !what.is_empty())
+            .map(|(fd, what)| (fd, what.contains(PollFlags::POLLIN)))
+            .collect();
+        drop(waiting);
+        for (listener, readable) in asked {
+            if let Some(broker) = broker {
+                match readable {
+                    true => broker.serve(listener)?,
+                    false => broker.forget(listener),
+                }
+            }
+        }
+        if ended {
             let _ = children.read_signal();
-            if let Some(status) = reap(main, &wire)? {
-                end_the_rest();
-                wire.send(&Message::Ended { status })?;
+            if let Some(status) = reap(main, wire)? {
                 return Ok(status);
             }
         }
-        if ready(1) {
+        if told {
             match wire.receive()? {
                 Some(Message::Signal { signal }) => hand_on(main, signal),
                 Some(_) => {}
@@ -78,6 +142,14 @@ fn start_and_wait(proof: &SingleThreaded, locked: Locked<'_>) -> io::Result<i32>
             }
         }
     }
+}
+
+/// Leads the session on the box's terminal. Were the program itself its leader, nobody in the
+/// session could take care of a stopped group, and the kernel lets no such group be stopped: ^Z
+/// would do nothing.
+fn lead_session(terminal: &OwnedFd) -> io::Result<()> {
+    nix::unistd::setsid()?;
+    sys::fds::make_controlling_terminal(terminal.as_fd())
 }
 
 fn watch_children() -> io::Result<SignalFd> {
@@ -144,79 +216,4 @@ fn hand_on(main: Pid, signal: i32) {
     if sent == Err(Errno::ESRCH) {
         let _ = nix::sys::signal::kill(main, signal);
     }
-}
-
-/// The program's own process: takes its streams and becomes the program.
-fn run_program(program: &Program, ends: &BoxEnds, terminal: Option<&OwnedFd>, wire: &Wire) -> ! {
-    let failed = match become_program(program, ends, terminal) {
-        Err(error) => error,
-        Ok(never) => match never {},
-    };
-    let errno = failed.raw_os_error().unwrap_or(libc::EIO);
-    let _ = wire.send(&Message::NotExecuted { errno });
-    exit_now(if errno == libc::ENOENT { 127 } else { 126 })
-}
-
-fn become_program(
-    program: &Program,
-    ends: &BoxEnds,
-    terminal: Option<&OwnedFd>,
-) -> io::Result<std::convert::Infallible> {
-    sys::process::default_signals();
-    nix::unistd::setsid()?;
-    if let Some(terminal) = terminal {
-        sys::fds::make_controlling_terminal(terminal.as_fd())?;
-    }
-    ends.take_places(terminal)?;
-    sys::fds::close_on_exec_from(3)?;
-    umask(Mode::from_bits_truncate(program.umask));
-    let text = |bytes: &[u8]| CString::new(bytes).map_err(io::Error::from);
-    let argv: Vec<_> = program
-        .argv
-        .iter()
-        .map(|word| text(word.as_bytes()))
-        .collect::<Result<_, _>>()?;
-    let envp: Vec<_> = program
-        .env
-        .iter()
-        .map(|(name, value)| text(&[name.as_bytes(), b"=", value.as_bytes()].concat()))
-        .collect::<Result<_, _>>()?;
-    Err(execute(program, &argv, &envp))
-}
-
-/// Tries the name as a path, or in every folder of PATH, as a shell would.
-fn execute(program: &Program, argv: &[CString], envp: &[CString]) -> io::Error {
-    let Some(name) = program.argv.first() else {
-        return io::Error::from_raw_os_error(libc::ENOENT);
-    };
-    if name.as_bytes().contains(&b'/') {
-        return execute_file(Path::new(name), argv, envp);
-    }
-    let mut result = io::Error::from_raw_os_error(libc::ENOENT);
-    let path = program
-        .env
-        .iter()
-        .find(|(key, _)| key == "PATH")
-        .map(|(_, value)| value);
-    for folder in path.map(std::env::split_paths).into_iter().flatten() {
-        let error = execute_file(&folder.join(name), argv, envp);
-        if !matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR)) {
-            result = error;
-        }
-    }
-    result
-}
-
-fn execute_file(path: &Path, argv: &[CString], envp: &[CString]) -> io::Error {
-    let Ok(file) = CString::new(path.as_os_str().as_bytes()) else {
-        return io::Error::from_raw_os_error(libc::EINVAL);
-    };
-    let error = sys::process::exec(&file, argv, envp);
-    if error.raw_os_error() != Some(libc::ENOEXEC) {
-        return error;
-    }
-    // A script without a first line: shells run it themselves, so do we.
-    let mut words = vec![c"sh".to_owned(), file];
-    words.extend(argv.iter().skip(1).cloned());
-    sys::process::exec(&c"/bin/sh".to_owned(), &words, envp)
 }

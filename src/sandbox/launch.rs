@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
 use super::child::{self, Orders};
 use super::owners;
@@ -131,11 +132,12 @@ impl Running {
 }
 
 /// Starts a box. Read this to know what happens, and in which order.
-pub fn launch(plan: &Plan, filters: &[Vec<u8>]) -> Result<Running, LaunchError> {
+pub fn launch(plan: &Plan, filters: &[Vec<u8>], directory: &Path) -> Result<Running, LaunchError> {
     let proof = SingleThreaded::prove().map_err(LaunchError::Threads)?;
-    let (streams, ends) = streams::open(plan.stdio).map_err(LaunchError::Streams)?;
+    let (streams, ends) =
+        streams::open(plan.stdio, plan.identity.from_root).map_err(LaunchError::Streams)?;
     let (wire, theirs) = wire::pair().map_err(LaunchError::Streams)?;
-    let prepared = owners::prepare(&proof, plan)
+    let prepared = owners::prepare(&proof, plan, directory)
         .map_err(|(step, source)| explain(plan, step as u32, source))?;
 
     let forked = process::clone_into(&proof, namespaces(plan)).map_err(LaunchError::Clone)?;
@@ -147,6 +149,7 @@ pub fn launch(plan: &Plan, filters: &[Vec<u8>]) -> Result<Running, LaunchError> 
                 Orders {
                     plan,
                     filters,
+                    directory,
                     prepared,
                     ends,
                     wire: theirs,

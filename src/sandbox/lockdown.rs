@@ -44,6 +44,11 @@ pub(super) fn landlock(wall: &Landlock) -> io::Result<()> {
             ruleset = ruleset.scope(Scope::from_all(abi))?;
         }
         let mut created = ruleset.create()?;
+        if abi >= ABI::V7 {
+            // The host's audit log is to tell what the program was refused, not only what this
+            // process was before it became the program.
+            created = created.log_new_exec(true)?;
+        }
         for rule in files {
             let Ok(path) = PathFd::new(rule.path.as_path()) else {
                 continue;

@@ -6,6 +6,7 @@ mod launch;
 mod lockdown;
 mod mounts;
 mod owners;
+mod program;
 mod streams;
 mod wire;
 

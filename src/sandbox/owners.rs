@@ -37,7 +37,11 @@ fn take(list: &mut Vec<(usize, OwnedFd)>, step: usize) -> Option<OwnedFd> {
 
 /// For root: opens the caller's folders and maps their owner to the box's user. Others need
 /// nothing of this: their box has their own number.
-pub(super) fn prepare(proof: &SingleThreaded, plan: &Plan) -> Result<Prepared, (usize, io::Error)> {
+pub(super) fn prepare(
+    proof: &SingleThreaded,
+    plan: &Plan,
+    directory: &Path,
+) -> Result<Prepared, (usize, io::Error)> {
     let mut prepared = Prepared::default();
     if !plan.identity.from_root {
         return Ok(prepared);
@@ -45,8 +49,8 @@ pub(super) fn prepare(proof: &SingleThreaded, plan: &Plan) -> Result<Prepared, (
     for (number, step) in plan.build.iter().enumerate() {
         let at = |error| (number, error);
         match step {
-            BuildStep::Own { from, .. } => {
-                let source = open_own(from).map_err(at)?;
+            BuildStep::Own { folder, .. } => {
+                let source = open_own(&directory.join(folder.name())).map_err(at)?;
                 let tree = mapped(proof, &plan.identity, &source, (0, 0)).map_err(at)?;
                 prepared.trees.push((number, tree));
             }

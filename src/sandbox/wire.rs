@@ -27,6 +27,8 @@ pub enum Message {
     Refused(String),
     /// The identity maps are written.
     Go,
+    /// Where pid 1 hears what a program wants to change.
+    Listener(OwnedFd),
     /// Hand this signal to the program.
     Signal { signal: i32 },
 }
@@ -61,6 +63,7 @@ impl Wire {
             Message::Refused(text) => (6, [0, 0], text.as_bytes(), None),
             Message::Go => (7, [0, 0], b"", None),
             Message::Signal { signal } => (8, [*signal, 0], b"", None),
+            Message::Listener(fd) => (9, [0, 0], b"", Some(fd.as_fd())),
         };
         let mut head = [0u8; 12];
         head[..4].copy_from_slice(&kind.to_ne_bytes());
@@ -115,6 +118,7 @@ impl Wire {
             (5, _) => Message::Ended { status: number(4) },
             (6, _) => Message::Refused(text()),
             (7, _) => Message::Go,
+            (9, Some(fd)) => Message::Listener(fd),
             (8, _) => Message::Signal { signal: number(4) },
             _ => return Err(io::Error::from_raw_os_error(libc::EPROTO)),
         };

@@ -1,6 +1,7 @@
 //! A box over time: its directory, its life from start to end, what came of it.
 
 mod directory;
+mod made;
 mod outcome;
 mod remove;
 mod supervise;

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
+use nix::sys::termios::{LocalFlags, OutputFlags, SetArg, tcgetattr, tcsetattr};
 
 use super::directory::{Directory, DirectoryError};
 use super::outcome::Outcome;
@@ -76,7 +76,7 @@ pub fn run(plan: &Plan, filters: &[Vec<u8>]) -> Result<Ended, RunError> {
 
 fn live(plan: &Plan, filters: &[Vec<u8>], directory: &Directory) -> Result<Ended, RunError> {
     let signals = watch_signals()?;
-    let mut running = sandbox::launch(plan, filters)?;
+    let mut running = sandbox::launch(plan, filters, directory.path())?;
     let mut life = Life::begin(plan, &mut running)?;
     let outcome = life.live(&running, &signals).inspect_err(|_| {
         let _ = running.kill();
@@ -230,7 +230,7 @@ impl<'a> Life<'a> {
                     (false, None) => Outcome::from_status(status),
                 }));
             }
-            Some(Message::Go | Message::Signal { .. }) => {}
+            Some(Message::Go | Message::Signal { .. } | Message::Listener(_)) => {}
             // Pid 1 is gone without a word: somebody killed it, and the box with it.
             None if self.timed_out => return Ok(Some(Outcome::TimedOut)),
             None => return Ok(Some(Outcome::Killed(libc::SIGKILL))),
@@ -246,9 +246,10 @@ impl<'a> Life<'a> {
             let outer = OuterTerminal::take(sys::fds::standard(0))?;
             self.outer = Some(outer);
         } else {
-            // The caller's terminal stays as it is and echoes already.
+            // The caller's terminal stays as it is: it echoes and ends lines already.
             let mut modes = tcgetattr(&master)?;
             modes.local_flags.remove(LocalFlags::ECHO);
+            modes.output_flags.remove(OutputFlags::OPOST);
             tcsetattr(&master, SetArg::TCSANOW, &modes)?;
         }
         let input = is(0).then(|| sys::fds::standard(0));

@@ -1,10 +1,12 @@
 //! The only room with `unsafe`: one safe function per kernel call nix does not have, or has in
 //! a form that does not fit. Nothing here decides anything.
 
+pub(crate) mod at;
 pub(crate) mod fds;
 pub(crate) mod kernel;
 pub(crate) mod mount;
 pub(crate) mod net;
+pub(crate) mod notify;
 pub(crate) mod pipe;
 pub(crate) mod process;
 pub(crate) mod seccomp;

@@ -74,14 +74,28 @@ pub(crate) fn clone_into(_proof: &SingleThreaded, namespaces: i32) -> io::Result
     }
 }
 
-/// Forks without new namespaces; used where clone3 is already filtered.
-pub(crate) fn fork(_proof: &SingleThreaded) -> io::Result<Option<libc::pid_t>> {
-    // SAFETY: one thread, as `_proof` says; the child may use ordinary Rust.
-    let ret = unsafe { libc::fork() };
-    Ok(match check(ret.into())? {
-        0 => None,
-        pid => Some(pid as libc::pid_t),
-    })
+/// Starts a child that shares this process's memory until it becomes another program, while
+/// this process waits: nothing is copied. A `child` that returns is ended.
+pub(crate) fn spawn(_proof: &SingleThreaded, child: &mut dyn FnMut()) -> io::Result<libc::pid_t> {
+    const STACK: usize = 256 << 10;
+    extern "C" fn enter(closure: *mut libc::c_void) -> libc::c_int {
+        // SAFETY: the pointer given to clone below, to a closure that outlives the child's use
+        // of this memory because the parent does not run meanwhile.
+        let child = unsafe { &mut *closure.cast::<&mut dyn FnMut()>() };
+        child();
+        exit_now(125)
+    }
+    let mut stack: Vec<u128> = Vec::with_capacity(STACK / 16);
+    // SAFETY: one past the end of the allocation: stacks grow down from there, aligned as they
+    // have to be.
+    let top = unsafe { stack.as_mut_ptr().add(STACK / 16) };
+    let mut closure: &mut dyn FnMut() = child;
+    let argument = (&raw mut closure).cast();
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: the child has a stack of its own, and with CLONE_VFORK this process stands still
+    // until the child has left this memory by exec or exit; `_proof` says nobody else runs.
+    let ret = unsafe { libc::clone(enter, top.cast(), flags, argument) };
+    check(ret.into()).map(|pid| pid as libc::pid_t)
 }
 
 /// Leaves at once, without flushing buffers that belong to the parent.
@@ -148,13 +162,11 @@ pub(crate) fn exec(path: &CString, argv: &[CString], envp: &[CString]) -> io::Er
     io::Error::last_os_error()
 }
 
-/// Resets every signal to its default action and unblocks them all, as a fresh program expects.
+/// Gives a fresh program the signals it expects: SIGPIPE, which Rust's start-up ignores, acts
+/// again, and nothing is blocked. Handlers do not outlive exec by themselves.
 pub(crate) fn default_signals() {
-    for signal in 1..=64 {
-        // SAFETY: installs the default action; numbers the C library keeps for itself are
-        // refused by it and that is fine.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
-    }
+    // SAFETY: installs the default action, no handler.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     let _ = nix::sys::signal::SigSet::empty().thread_set_mask();
 }
 

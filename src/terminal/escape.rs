@@ -26,6 +26,8 @@ const LONGEST_CSI: usize = 256;
 const LONGEST_STRING: usize = 16 << 10;
 /// How much of a refused string is swallowed before its missing end is no longer waited for.
 const MOST_SKIPPED: usize = 4 << 20;
+/// How much text is looked at in one go.
+const BLOCK: usize = 64;
 
 /// See the module's description. Works the same however the stream is cut into calls.
 #[derive(Debug, Default)]
@@ -85,7 +87,7 @@ impl EscapeFilter {
                 State::Text if self.letter.len == 0 => self.text(rest, output),
                 State::Text => self.continue_letter(byte, output).into(),
                 State::Escape => self.escape(byte, output).into(),
-                State::Csi | State::SkippedCsi => self.csi(byte, output).into(),
+                State::Csi | State::SkippedCsi => self.csi(rest, output),
                 State::String(kind) => self.string(kind, byte, output).into(),
                 State::StringEscape(kind) => self.string_escape(kind, byte, output).into(),
             };
@@ -208,22 +210,28 @@ impl EscapeFilter {
         true
     }
 
-    fn csi(&mut self, byte: u8, output: &mut Vec<u8>) -> bool {
-        match byte {
-            b' '..=b'?' if self.held.len() < LONGEST_CSI => self.held.push(byte),
-            b' '..=b'?' => self.state = State::SkippedCsi,
-            b'@'..=b'~' => {
-                self.held.push(byte);
+    fn csi(&mut self, input: &[u8], output: &mut Vec<u8>) -> usize {
+        let is_inner = |byte: &&u8| matches!(byte, b' '..=b'?');
+        let inner = input.iter().take_while(is_inner).count();
+        if self.held.len() + inner > LONGEST_CSI {
+            self.state = State::SkippedCsi;
+        } else if self.state == State::Csi {
+            self.held.extend_from_slice(&input[..inner]);
+        }
+        match input.get(inner) {
+            None => inner,
+            Some(last @ b'@'..=b'~') => {
+                self.held.push(*last);
                 let csi = Csi::parse(&self.held).filter(Csi::passes);
                 if let (State::Csi, Some(csi)) = (self.state, csi) {
                     self.modes.saw_csi(&csi);
                     emit(output, b"[", &self.held, b"");
                 }
                 self.enter(State::Text);
+                inner + 1
             }
-            _ => return self.stray(byte, output),
+            Some(stray) => inner + usize::from(self.stray(*stray, output)),
         }
-        true
     }
 
     /// A byte that belongs to no sequence, within one.
@@ -364,12 +372,20 @@ fn emit(output: &mut Vec<u8>, introducer: &[u8], body: &[u8], end: &[u8]) {
 
 /// Where the first byte lies that is not plain text, or the end.
 fn find_special(input: &[u8]) -> usize {
-    let special = |byte: u8| (byte == ESC) | (byte == ENQ) | (byte == C1_LEAD);
+    let special = |byte: u8, next: u8| {
+        (byte == ESC) | (byte == ENQ) | ((byte == C1_LEAD) & (next & 0xe0 == 0x80))
+    };
+    let mut start = 0;
     // Without an early exit inside a block, the compiler compares a block in a few instructions.
-    let clean = |block: &&[u8]| !block.iter().fold(false, |any, &byte| any | special(byte));
-    let start = input.chunks(64).take_while(clean).map(<[u8]>::len).sum();
-    input[start..]
-        .iter()
-        .position(|&byte| special(byte))
-        .map_or(input.len(), |at| start + at)
+    while let Some(block) = input.get(start..=start + BLOCK) {
+        let pairs = block.iter().zip(&block[1..]);
+        if pairs.fold(false, |any, (&byte, &next)| any | special(byte, next)) {
+            break;
+        }
+        start += BLOCK;
+    }
+    let rest = &input[start..];
+    let next = |at: usize| rest.get(at + 1).copied().unwrap_or(0);
+    let found = (0..rest.len()).find(|&at| special(rest[at], next(at)));
+    start + found.unwrap_or(rest.len())
 }

@@ -58,29 +58,29 @@ pub(super) struct Modes {
 
 impl Modes {
     pub(super) fn saw_csi(&mut self, csi: &Csi<'_>) {
-        let first = csi.numbers().next().flatten().unwrap_or(0);
+        let first = || csi.numbers().next().flatten().unwrap_or(0);
         match (csi.prefix, csi.intermediate, csi.last) {
             (b'?', 0, b'h' | b'l') => {
                 csi.numbers()
                     .flatten()
                     .for_each(|mode| self.private(mode, csi.last == b'h'));
             }
-            (0, 0, b'h' | b'l') if first == 4 => self.insert = csi.last == b'h',
+            (0, 0, b'h' | b'l') if first() == 4 => self.insert = csi.last == b'h',
             (0, 0, b'm') => self.style = !matches!(csi.parameters, b"" | b"0"),
             (0, 0, b'r') => self.region = !csi.parameters.is_empty(),
-            (0, b' ', b'q') => self.shape = first != 0,
+            (0, b' ', b'q') => self.shape = first() != 0,
             (b'>', 0, b'm') => self.modified_keys = csi.parameters.len() > 1,
             (b'>', 0, b'u') => {
                 let keyboards = self.keyboards();
                 if keyboards.len() < KEYBOARDS {
-                    keyboards.push(first);
+                    keyboards.push(first());
                 }
             }
             (b'<', 0, b'u') => {
                 let keyboards = self.keyboards();
-                keyboards.truncate(keyboards.len().saturating_sub(first.max(1).into()));
+                keyboards.truncate(keyboards.len().saturating_sub(first().max(1).into()));
             }
-            (b'=', 0, b'u') => self.keyboard_set = first != 0,
+            (b'=', 0, b'u') => self.keyboard_set = first() != 0,
             _ => {}
         }
     }

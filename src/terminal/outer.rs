@@ -109,3 +109,48 @@ fn block(signal: Signal) -> io::Result<SigSet> {
     pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&wanted), Some(&mut before))?;
     Ok(before)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::pty::openpty;
+    use nix::sys::termios::{LocalFlags, tcgetattr};
+    use nix::unistd::pipe;
+
+    #[test]
+    fn the_terminal_is_raw_while_taken_and_as_before_afterwards() {
+        let pair = openpty(None, None).unwrap();
+        let before = tcgetattr(&pair.slave).unwrap();
+        let mut outer = OuterTerminal::take(pair.slave.as_fd()).unwrap();
+        let is_raw = || {
+            !tcgetattr(&pair.slave)
+                .unwrap()
+                .local_flags
+                .contains(LocalFlags::ICANON)
+        };
+        assert!(is_raw());
+        outer.suspend().unwrap();
+        assert_eq!(tcgetattr(&pair.slave).unwrap(), before);
+        assert!(outer.resume().unwrap() && is_raw());
+        drop(outer);
+        assert_eq!(tcgetattr(&pair.slave).unwrap(), before);
+    }
+
+    #[test]
+    fn what_is_no_terminal_cannot_be_taken() {
+        let (end, _other) = pipe().unwrap();
+        assert!(OuterTerminal::take(end.as_fd()).is_err());
+    }
+
+    #[test]
+    fn a_panic_gives_the_terminal_back() {
+        let pair = openpty(None, None).unwrap();
+        let before = tcgetattr(&pair.slave).unwrap();
+        let caught = std::panic::catch_unwind(|| {
+            let _outer = OuterTerminal::take(pair.slave.as_fd()).unwrap();
+            std::panic::resume_unwind(Box::new(()));
+        });
+        assert!(caught.is_err());
+        assert_eq!(tcgetattr(&pair.slave).unwrap(), before);
+    }
+}

@@ -7,6 +7,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::Mode;
+use nix::sys::termios;
 use nix::unistd;
 
 /// What came of an attempt to read or write.
@@ -21,40 +22,46 @@ pub(super) enum Moved {
 #[derive(Debug)]
 pub(super) struct Stream {
     fd: OwnedFd,
-    /// Other processes share the open file, so that it cannot be made non-blocking.
-    shared: bool,
+    /// Other processes share the open file, so that it cannot be made non-blocking; this is how
+    /// much may be written to it at once.
+    shared: Option<usize>,
 }
 
-/// The most that is written at once to a terminal that might block. A terminal that polls as
-/// writable has room for about this much; ^S between the two calls is the risk that remains.
-const SHARED_WRITE: usize = 256;
+/// The most that is written at once where a write might block. A pipe that polls as writable takes
+/// this much; a terminal only promises room for something, and waits for the rest.
+const TO_SHARED_PIPE: usize = 4096;
+const TO_SHARED_TERMINAL: usize = 1;
 
 impl Stream {
     /// A descriptor of our own making, which nobody shares.
     pub(super) fn own(fd: OwnedFd) -> io::Result<Self> {
         let flags = OFlag::from_bits_truncate(fcntl(&fd, FcntlArg::F_GETFL)?);
         fcntl(&fd, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
-        Ok(Self { fd, shared: false })
+        Ok(Self { fd, shared: None })
     }
 
     /// A terminal of the caller's. O_NONBLOCK belongs to the open file and not to the descriptor:
     /// set here, the shell would find it set too, and fail to read its next command. So the
-    /// terminal is opened once more. That is refused where it belongs to somebody else (`su`);
-    /// then it is asked by poll before every step, and given little at a time.
+    /// terminal is opened once more. Where even that is refused, it is asked by poll before every
+    /// step and given as little at a time as cannot block; slow, but ^S does not freeze us.
     pub(super) fn caller(fd: BorrowedFd<'_>) -> io::Result<Self> {
-        if unistd::isatty(fd).unwrap_or(false)
-            && let Ok(fd) = open_again(fd)
-        {
-            return Ok(Self { fd, shared: false });
+        if !unistd::isatty(fd).unwrap_or(false) {
+            return Ok(Self {
+                fd: fd.try_clone_to_owned()?,
+                shared: Some(TO_SHARED_PIPE),
+            });
         }
-        Ok(Self {
-            fd: fd.try_clone_to_owned()?,
-            shared: true,
-        })
+        match open_again(fd) {
+            Ok(fd) => Ok(Self { fd, shared: None }),
+            Err(_) => Ok(Self {
+                fd: fd.try_clone_to_owned()?,
+                shared: Some(TO_SHARED_TERMINAL),
+            }),
+        }
     }
 
     pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<Moved> {
-        if self.shared && !self.is_ready(PollFlags::POLLIN)? {
+        if self.shared.is_some() && !self.is_ready(PollFlags::POLLIN)? {
             return Ok(Moved::NotNow);
         }
         Ok(match outcome(|| unistd::read(&self.fd, buffer))? {
@@ -64,13 +71,12 @@ impl Stream {
     }
 
     pub(super) fn write(&self, bytes: &[u8]) -> io::Result<Moved> {
-        if !self.shared {
-            return outcome(|| unistd::write(&self.fd, bytes));
-        }
-        if !self.is_ready(PollFlags::POLLOUT)? {
-            return Ok(Moved::NotNow);
-        }
-        outcome(|| unistd::write(&self.fd, &bytes[..bytes.len().min(SHARED_WRITE)]))
+        let most = match self.shared {
+            None => bytes.len(),
+            Some(most) if self.is_ready(PollFlags::POLLOUT)? => most.min(bytes.len()),
+            Some(_) => return Ok(Moved::NotNow),
+        };
+        outcome(|| unistd::write(&self.fd, &bytes[..most]))
     }
 
     /// Whether the other side is gone for good.
@@ -96,11 +102,19 @@ impl AsFd for Stream {
     }
 }
 
-fn open_again(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+/// The terminal as a new open file. Its node belongs to whoever logged in, which after `su` is
+/// somebody else; /dev/tty is everybody's, but only ever the terminal of one's own session.
+fn open_again(fd: BorrowedFd<'_>) -> nix::Result<OwnedFd> {
     let access = OFlag::from_bits_truncate(fcntl(fd, FcntlArg::F_GETFL)?) & OFlag::O_ACCMODE;
-    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
     let flags = access | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-    Ok(open(path.as_str(), flags, Mode::empty())?)
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    open(path.as_str(), flags, Mode::empty()).or_else(|errno| {
+        let session = unistd::getsid(None)?;
+        if termios::tcgetsid(fd) != Ok(session) {
+            return Err(errno);
+        }
+        open("/dev/tty", flags, Mode::empty())
+    })
 }
 
 /// Calls again after a signal, and tells "not now" from failure.
@@ -123,9 +137,12 @@ mod tests {
     #[test]
     fn a_shared_terminal_that_nobody_reads_is_not_waited_for() {
         let pair = openpty(None, None).unwrap();
+        let mut raw = termios::tcgetattr(&pair.slave).unwrap();
+        termios::cfmakeraw(&mut raw);
+        termios::tcsetattr(&pair.slave, termios::SetArg::TCSANOW, &raw).unwrap();
         let stream = Stream {
             fd: pair.slave,
-            shared: true,
+            shared: Some(TO_SHARED_TERMINAL),
         };
         let mut written = 0;
         while let Moved::Bytes(count) = stream.write(&[b'\n'; 4096]).unwrap() {

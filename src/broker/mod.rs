@@ -1,0 +1,267 @@
+//! Changes in guarded mounts, done on behalf of the programs in the box.
+//!
+//! Inside, such a mount is read-only. The box's first process holds a writable clone of it (a
+//! door), is asked about every call that would change something, and does the allowed ones
+//! itself. It never lets the kernel carry on with a call because of something it has read in the
+//! caller's memory: a call that carries on meets the read-only mount.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+use nix::sys::signal::{SigSet, SigmaskHow};
+use nix::sys::stat::{Mode, umask};
+
+mod attributes;
+mod caller;
+mod calls;
+mod filter;
+mod git;
+mod guarding;
+mod names;
+mod opening;
+mod resolve;
+mod umasks;
+
+use crate::policy::guard::GuardRules;
+use crate::sys::at::{self, Identity};
+use crate::sys::notify;
+use caller::Caller;
+use umasks::Umasks;
+
+/// How many different refusals are remembered for the summary.
+const REFUSALS_KEPT: usize = 100;
+
+/// Puts the asking filter on this thread, which must have `no_new_privs` and be about to exec.
+/// The descriptor belongs to a [`Broker`]; until one serves it, changing calls wait.
+pub fn install() -> io::Result<OwnedFd> {
+    notify::listen(&filter::program())
+}
+
+/// A guarded mount: where it is in the box, and a detached writable clone of it.
+#[derive(Debug)]
+pub struct Door {
+    pub inside: PathBuf,
+    pub writable: OwnedFd,
+}
+
+/// Something a program was not allowed to change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// As seen in the box.
+    pub path: PathBuf,
+    /// The rule, or the git setting, that said no.
+    pub rule: String,
+    pub times: u64,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.path.display(), self.rule)
+    }
+}
+
+/// Answers the questions of every filter it watches, one at a time.
+#[derive(Debug)]
+pub struct Broker {
+    /// Innermost first, so that a door within a door is found before the outer one.
+    doors: Vec<OpenDoor>,
+    rules: GuardRules,
+    umasks: Umasks,
+    listeners: BTreeMap<RawFd, OwnedFd>,
+    refusals: Vec<Refusal>,
+    root: Option<Identity>,
+}
+
+/// A door with the number of the mount that the box sees in its place.
+#[derive(Debug)]
+struct OpenDoor {
+    inside: PathBuf,
+    writable: OwnedFd,
+    mount: Option<u64>,
+}
+
+impl OpenDoor {
+    fn new(door: Door) -> Self {
+        let seen = CString::new(door.inside.as_os_str().as_bytes())
+            .ok()
+            .and_then(|path| at::identify(libc::AT_FDCWD, &path, 0).ok());
+        Self {
+            inside: door.inside,
+            writable: door.writable,
+            mount: seen.map(|identity| identity.mount),
+        }
+    }
+}
+
+/// How a question ends.
+#[derive(Debug)]
+enum Answer {
+    /// The kernel does the call itself, on what the box sees: a read-only mount.
+    CarryOn,
+    Done,
+    Errno(Errno),
+    File {
+        file: OwnedFd,
+        close_on_exec: bool,
+    },
+    Guarded {
+        path: PathBuf,
+        rule: String,
+    },
+    /// The asker died meanwhile.
+    Gone,
+}
+
+impl From<Errno> for Answer {
+    fn from(errno: Errno) -> Self {
+        Self::Errno(errno)
+    }
+}
+
+type Outcome = Result<Answer, Answer>;
+
+/// One question being answered.
+struct Case<'b> {
+    broker: &'b Broker,
+    listener: BorrowedFd<'b>,
+    id: u64,
+    caller: Caller,
+}
+
+impl Broker {
+    /// To be called where the box's view is in place: the paths of doors are looked up in it.
+    pub fn new(mut doors: Vec<Door>, rules: GuardRules) -> Self {
+        doors.sort_by_key(|door| std::cmp::Reverse(door.inside.components().count()));
+        Self {
+            doors: doors.into_iter().map(OpenDoor::new).collect(),
+            rules,
+            umasks: Umasks::default(),
+            listeners: BTreeMap::new(),
+            refusals: Vec::new(),
+            root: at::identify(libc::AT_FDCWD, c"/", 0).ok(),
+        }
+    }
+
+    /// Takes over the questions of one more program.
+    pub fn watch(&mut self, listener: OwnedFd) {
+        // Speed only; kernels before 6.6 do not know it.
+        let _ = notify::wake_in_step(listener.as_fd());
+        self.listeners.insert(listener.as_raw_fd(), listener);
+    }
+
+    /// What to poll for reading.
+    pub fn listeners(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.listeners.values().map(AsFd::as_fd)
+    }
+
+    /// Forgets a listener; its poll reports a hang-up once the last program under it is gone.
+    pub fn forget(&mut self, which: RawFd) {
+        self.listeners.remove(&which);
+    }
+
+    /// What was refused so far, each path and rule once.
+    pub fn refusals(&self) -> &[Refusal] {
+        &self.refusals
+    }
+
+    /// Takes one question from a listener that poll called readable, and answers it.
+    pub fn serve(&mut self, which: RawFd) -> io::Result<()> {
+        let Some(listener) = self.listeners.get(&which) else {
+            return Ok(());
+        };
+        let listener = listener.as_fd();
+        let Some(request) = notify::receive(listener)? else {
+            return Ok(());
+        };
+        let case = Case {
+            broker: self,
+            listener,
+            id: request.id,
+            caller: Caller::new(request.thread),
+        };
+        let (Ok(answer) | Err(answer)) = case.answer(&request);
+        let sent = match &answer {
+            Answer::CarryOn => notify::carry_on(listener, request.id),
+            Answer::Done => notify::finish(listener, request.id, 0),
+            Answer::Errno(errno) => notify::finish(listener, request.id, *errno as i32),
+            Answer::Guarded { .. } => notify::finish(listener, request.id, libc::EROFS),
+            Answer::File {
+                file,
+                close_on_exec,
+            } => give(listener, request.id, file, *close_on_exec),
+            Answer::Gone => Ok(()),
+        };
+        if let Answer::Guarded { path, rule } = answer {
+            self.remember(path, rule);
+        }
+        match sent {
+            // The asker was killed; nobody is left to tell.
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+            other => other,
+        }
+    }
+
+    fn remember(&mut self, path: PathBuf, rule: String) {
+        let same = |old: &&mut Refusal| old.path == path && old.rule == rule;
+        if let Some(old) = self.refusals.iter_mut().find(same) {
+            old.times += 1;
+        } else if self.refusals.len() < REFUSALS_KEPT {
+            let times = 1;
+            self.refusals.push(Refusal { path, rule, times });
+        }
+    }
+}
+
+impl Case<'_> {
+    /// Everything read about the caller so far was about the caller, and it still waits.
+    fn confirm(&self) -> Result<(), Answer> {
+        if notify::is_waiting(self.listener, self.id) {
+            Ok(())
+        } else {
+            Err(Answer::Gone)
+        }
+    }
+
+    /// Creates something with the caller's umask. The kernel applies it, so that a default ACL
+    /// takes its place where there is one.
+    fn creating<T>(&self, create: impl FnOnce() -> Result<T, Errno>) -> Result<T, Answer> {
+        let theirs = match self.broker.umasks.known(self.caller.thread()) {
+            Some(known) => known,
+            None => {
+                let read = self.caller.umask()?;
+                self.confirm()?;
+                self.broker.umasks.note(self.caller.thread(), read);
+                read
+            }
+        };
+        let ours = umask(theirs);
+        let made = create();
+        umask(ours);
+        Ok(made?)
+    }
+}
+
+/// Hands a file over. A signal at the wrong moment would take the file back but leave the answer
+/// sent, and the caller would find its terminal under number 0: none may come.
+fn give(listener: BorrowedFd<'_>, id: u64, file: &OwnedFd, close_on_exec: bool) -> io::Result<()> {
+    let usual = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK);
+    let given = notify::finish_with_file(listener, id, file.as_fd(), close_on_exec);
+    if let Ok(usual) = usual {
+        let _ = usual.thread_set_mask();
+    }
+    given.or_else(|error| {
+        // Most likely the caller has no free descriptor.
+        notify::finish(listener, id, error.raw_os_error().unwrap_or(libc::EMFILE))
+    })
+}
+
+/// The permission bits of a mode that may be given to new files.
+fn permissions(mode: u64) -> Mode {
+    Mode::from_bits_truncate(u32::try_from(mode & 0o1777).unwrap_or(0))
+}
