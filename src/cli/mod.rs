@@ -1,6 +1,7 @@
 //! The words of our own command line: one match, one call per command.
 
 mod docs;
+mod doctor;
 mod flags;
 pub mod policy;
 mod policy_command;
@@ -49,6 +50,7 @@ fn dispatch(matches: &ArgMatches) -> ExitCode {
     match matches.subcommand() {
         Some(("run", matches)) => run::run(flags::from_matches(matches)),
         Some(("policy", matches)) => policy_command::policy(matches),
+        Some(("doctor", matches)) => doctor::doctor(matches),
         Some(("completions", matches)) => docs::completions(matches),
         Some(("man", matches)) => docs::man(matches),
         _ => {
@@ -102,6 +104,7 @@ fn command() -> Command {
         .subcommand_required(false)
         .subcommand(flags::command())
         .subcommand(policy_command::command())
+        .subcommand(doctor::command())
         .subcommand(docs::completions_command())
         .subcommand(docs::man_command())
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use super::step::{InsideStep, Limit};
+use super::step::{BuildStep, InsideStep, Limit};
 use super::{
     Facts, Guarding, Identity, Landlock, OwnFolder, Place, Plan, Program, Request, Session,
 };
@@ -70,10 +70,6 @@ pub fn build(policy: &Policy, facts: &Facts, request: &Request) -> Result<Plan, 
         false => layout::weak_tree(policy, facts, request, &session)?,
     };
     let lock = lockdown::decide(policy, facts, &build)?;
-    if policy.guard.enabled && !facts.seccomp_notify && !request.mounts.is_empty() {
-        let because = "this kernel has no seccomp user notification";
-        lockdown::excuse(policy, Layer::Guard, because)?;
-    }
     let cwd = working_directory(request, &places, &session)?;
     let inside = inside_steps(policy, request, &cwd)?;
     let env = environment::variables(policy, facts, request, &session, places.first());
@@ -86,7 +82,7 @@ pub fn build(policy: &Policy, facts: &Facts, request: &Request) -> Result<Plan, 
         isolation: policy.lock.isolation,
         network: policy.net.mode,
         identity: identity(policy, facts),
-        notes: notes(policy, request, &lock),
+        notes: notes(policy, request, &build, &lock),
         build,
         inside,
         lock,
@@ -244,7 +240,12 @@ fn is_host_name(name: &str) -> bool {
 }
 
 /// What a reader must know and could not guess.
-fn notes(policy: &Policy, request: &Request, lock: &lockdown::Lockdown) -> Vec<String> {
+fn notes(
+    policy: &Policy,
+    request: &Request,
+    build: &[BuildStep],
+    lock: &lockdown::Lockdown,
+) -> Vec<String> {
     let mut notes = Vec::new();
     let mut note = |text: String| notes.push(text);
     if policy.lock.isolation == Isolation::Landlock {
@@ -272,8 +273,7 @@ fn notes(policy: &Policy, request: &Request, lock: &lockdown::Lockdown) -> Vec<S
         ));
     }
     if let Guarding::Off(because) = &lock.guarding
-        && !request.mounts.is_empty()
-        && !policy.guard.enabled
+        && lockdown::has_open_mount(build)
     {
         note(format!(
             "no guard on git hooks and agent settings: {because}"

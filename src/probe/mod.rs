@@ -1,5 +1,6 @@
 //! What this host offers and how it is laid out. Reads, never writes.
 
+pub mod doctor;
 mod etc;
 mod git;
 mod host;

@@ -74,6 +74,15 @@ pub(crate) fn clone_into(_proof: &SingleThreaded, namespaces: i32) -> io::Result
     }
 }
 
+/// Forks without new namespaces, also where a filter around this process refuses clone3. `None`
+/// is the child's side.
+pub(crate) fn fork(_proof: &SingleThreaded) -> io::Result<Option<libc::pid_t>> {
+    // SAFETY: one thread, as `_proof` says; the child may use ordinary Rust.
+    let ret = unsafe { libc::fork() };
+    let pid = check(ret.into())? as libc::pid_t;
+    Ok((pid != 0).then_some(pid))
+}
+
 /// Starts a child that shares this process's memory until it becomes another program, while
 /// this process waits: nothing is copied. A `child` that returns is ended.
 pub(crate) fn spawn(_proof: &SingleThreaded, child: &mut dyn FnMut()) -> io::Result<libc::pid_t> {
@@ -112,11 +121,6 @@ pub(crate) fn die_with_parent() -> io::Result<()> {
 /// Hides this process's memory, files and image from others of the same user.
 pub(crate) fn hide_from_others() -> io::Result<()> {
     prctl(libc::PR_SET_DUMPABLE, 0)
-}
-
-/// Orphans below this process become its children.
-pub(crate) fn adopt_orphans() -> io::Result<()> {
-    prctl(libc::PR_SET_CHILD_SUBREAPER, 1)
 }
 
 pub(crate) fn no_new_privileges() -> io::Result<()> {
