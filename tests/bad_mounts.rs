@@ -70,7 +70,7 @@ fn a_folder_that_cannot_be_read_is_not_mounted() {
     let world = World::new();
     let closed = world.path("closed");
     fs::create_dir(&closed).unwrap();
-    fs::set_permissions(&closed, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
     refused(
         &world,
         &mut mount(&world, &closed),
