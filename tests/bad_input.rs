@@ -1,4 +1,5 @@
 //! Command lines and policies that make no sense, or that ask for too much.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "bad_input/refusal.rs"]
 mod refusal;

@@ -1,4 +1,5 @@
 //! Folders that are none, that hold too much, or that are to go where they cannot.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "bad_input/refusal.rs"]
 mod refusal;

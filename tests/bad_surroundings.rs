@@ -1,4 +1,5 @@
 //! Hosts on which something is missing, full, read-only or somebody else's.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "bad_input/refusal.rs"]
 mod refusal;

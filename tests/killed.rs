@@ -1,5 +1,6 @@
 //! Whoever is killed, and whenever: nothing of the box goes on running, nothing stays locked or
 //! mounted, and the exit code says what happened.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;
 #[path = "killed/watch.rs"]

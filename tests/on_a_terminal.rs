@@ -1,5 +1,6 @@
 //! The binary on a real terminal: the box has one of its own, keys and sizes get through, and
 //! the caller's is as it was whatever happens.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "on_a_terminal/pty.rs"]
 mod pty;

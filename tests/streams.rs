@@ -1,4 +1,5 @@
 //! What goes through a box's standard streams comes out the same, whatever they lead to.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod support;
 
