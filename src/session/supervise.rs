@@ -9,7 +9,6 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::termios::{LocalFlags, OutputFlags, SetArg, tcgetattr, tcsetattr};
 
 use super::directory::{Directory, DirectoryError};
 use super::outcome::Outcome;
@@ -122,6 +121,8 @@ struct Life<'a> {
     ask_at: Option<Instant>,
     end_at: Option<Instant>,
     timed_out: bool,
+    /// The signal that woke the launcher is still to be read, and the program has been woken.
+    is_woken: bool,
 }
 
 impl<'a> Life<'a> {
@@ -150,6 +151,7 @@ impl<'a> Life<'a> {
                 .and_then(|limit| Instant::now().checked_add(limit)),
             end_at: None,
             timed_out: false,
+            is_woken: false,
         })
     }
 
@@ -245,12 +247,6 @@ impl<'a> Life<'a> {
         if is(0) && is(1) {
             let outer = OuterTerminal::take(sys::fds::standard(0))?;
             self.outer = Some(outer);
-        } else {
-            // The caller's terminal stays as it is: it echoes and ends lines already.
-            let mut modes = tcgetattr(&master)?;
-            modes.local_flags.remove(LocalFlags::ECHO);
-            modes.output_flags.remove(OutputFlags::OPOST);
-            tcsetattr(&master, SetArg::TCSANOW, &modes)?;
         }
         let input = is(0).then(|| sys::fds::standard(0));
         let relay = Relay::new(master, input, output.map(|n| sys::fds::standard(n as i32)))?;
@@ -264,6 +260,10 @@ impl<'a> Life<'a> {
             if let Some(relay) = &self.relay {
                 let _ = relay.resize();
             }
+            return;
+        }
+        if signal == Signal::SIGCONT as i32 && std::mem::take(&mut self.is_woken) {
+            // A second one could undo a ^Z that was typed meanwhile.
             return;
         }
         if signal == Signal::SIGHUP as i32 && self.end_at.is_none() {
@@ -295,6 +295,7 @@ impl<'a> Life<'a> {
             relay.resume()?;
             relay.resize()?;
         }
+        self.is_woken = true;
         running.signal(Signal::SIGCONT as i32)
     }
 
