@@ -194,7 +194,7 @@ fn daemons_end_with_the_program() {
          sh -c '(trap \"\" TERM HUP INT; setsid sleep {marker} &) &'; exit 3"
     );
     world.sh(&script).failed_with(3);
-    // The launcher returns after the box is gone, so there is nothing to wait for.
+    // The launcher returns when nobody but pid 1 is left, so there is nothing to wait for.
     nothing_left(&world, &marker);
 }
 

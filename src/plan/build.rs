@@ -261,6 +261,10 @@ fn notes(
     }
     if policy.lock.nesting {
         note("nesting: programs inside may make namespaces and mounts of their own; Landlock's file rules are off, its scopes stay".into());
+        if let Guarding::On { .. } = lock.guarding {
+            // A read-only mount of theirs and a guarded one of ours look alike, and theirs counts.
+            note("nesting: in a sandbox of their own, programs can read guarded mounts and not write to them".into());
+        }
     }
     if let Landlock::Excused(because) = &lock.landlock {
         note(format!("without Landlock: {because}"));

@@ -65,6 +65,17 @@ impl Steps {
         }
     }
 
+    /// Whether a step so far has put the host's own there, or a folder with it.
+    fn shows(&self, wanted: &InsidePath, as_mode: BindMode) -> bool {
+        self.steps.iter().any(|step| match step {
+            BuildStep::System { path, at, .. } => path == at.as_path() && wanted.starts_with(at),
+            BuildStep::Bind { at, mode, .. } => {
+                wanted.starts_with(at) && (as_mode == BindMode::Read || *mode == as_mode)
+            }
+            _ => false,
+        })
+    }
+
     fn link(&mut self, at: &'static str, to: impl Into<PathBuf>) {
         let at = InsidePath::fixed(at);
         self.parents(&at);
@@ -111,7 +122,11 @@ pub(super) fn tree(
     }
     home(&mut all, session, &places);
     for needed in &request.needed {
-        visible(&mut all, needed)?;
+        let at = InsidePath::new(below_tmp(&needed.path)).map_err(PlanError::Path)?;
+        let mode = mode(policy, facts, needed.access);
+        if !all.shows(&at, mode) {
+            visible(&mut all, needed, at, mode);
+        }
     }
     for (source, at) in request.mounts.iter().zip(&places) {
         if !at.starts_with(&session.home) {
@@ -125,13 +140,18 @@ pub(super) fn tree(
     Ok((all.steps, places))
 }
 
-fn share(policy: &Policy, facts: &Facts, source: &Source, at: &InsidePath) -> BuildStep {
-    let mode = match source.access {
+/// How what was asked for is given under this policy.
+fn mode(policy: &Policy, facts: &Facts, access: Access) -> BindMode {
+    match access {
         Access::Read => BindMode::Read,
         Access::Write if policy.files.read_only_workspace => BindMode::Read,
         Access::Write if policy.guard.enabled && facts.seccomp_notify => BindMode::Guarded,
         Access::Write => BindMode::Write,
-    };
+    }
+}
+
+fn share(policy: &Policy, facts: &Facts, source: &Source, at: &InsidePath) -> BuildStep {
+    let mode = mode(policy, facts, source.access);
     let (from, seen) = (source.path.clone(), source.seen);
     BuildStep::Bind {
         from,
@@ -220,12 +240,11 @@ fn home(all: &mut Steps, session: &Session, places: &[InsidePath]) {
     }
 }
 
-fn visible(all: &mut Steps, needed: &Needed) -> Result<(), PlanError> {
-    let at = InsidePath::new(&needed.path).map_err(PlanError::Path)?;
+fn visible(all: &mut Steps, needed: &Needed, at: InsidePath, mode: BindMode) {
     if let Some(to) = &needed.link_to {
         all.parents(&at);
         all.steps.push(BuildStep::Link { at, to: to.clone() });
-        return Ok(());
+        return;
     }
     if needed.is_folder {
         all.folder(&at, 0o755);
@@ -240,13 +259,15 @@ fn visible(all: &mut Steps, needed: &Needed) -> Result<(), PlanError> {
         from: needed.path.clone(),
         seen: needed.seen,
         at,
-        mode: match needed.access {
-            Access::Read => BindMode::Read,
-            Access::Write => BindMode::Guarded,
-        },
+        mode,
         is_folder: needed.is_folder,
     });
-    Ok(())
+}
+
+/// In the box /var/tmp is a link to /tmp: what lies below it on the host goes below the other.
+fn below_tmp(path: &Path) -> PathBuf {
+    let rest = path.strip_prefix("/var/tmp").ok();
+    rest.map_or_else(|| path.to_owned(), |rest| Path::new("/tmp").join(rest))
 }
 
 /// Decides where each mount goes and refuses two in one place or one inside another.

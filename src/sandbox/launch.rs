@@ -96,9 +96,11 @@ impl LaunchError {
     }
 }
 
-/// A box that has been started: its first process and the line to it.
+/// A box that has been started: its first process and the line to it. Dropped before it is
+/// known to have ended, it is ended and waited for.
 #[derive(Debug)]
 pub struct Running {
+    ended: bool,
     pidfd: OwnedFd,
     wire: Wire,
     pub streams: CallerEnds,
@@ -123,9 +125,20 @@ impl Running {
         process::signal(self.pidfd.as_fd(), libc::SIGKILL)
     }
 
-    /// Waits until the first process, and with it everything in the box, is gone.
-    pub fn wait_gone(&self) {
+    /// The first process has said that nothing else runs in the box. What is left of it is
+    /// its own exit, and the kernel's work on that need not be waited for.
+    pub fn has_ended(&mut self) {
+        self.ended = true;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
         use nix::sys::wait::{Id, WaitPidFlag, waitid};
+        if self.ended {
+            return;
+        }
+        let _ = self.kill();
         let gone = || waitid(Id::PIDFd(self.pidfd.as_fd()), WaitPidFlag::WEXITED);
         while gone() == Err(nix::errno::Errno::EINTR) {}
     }
@@ -160,16 +173,18 @@ pub fn launch(plan: &Plan, filters: &[Vec<u8>], directory: &Path) -> Result<Runn
     };
 
     drop((ends, theirs, prepared)); // or the end of a stream would never be seen
-    if plan.identity.from_root {
-        owners::write_maps_from_outside(&plan.identity, pid)
-            .map_err(|error| explain(plan, 0, error))?;
-        wire.send(&Message::Go).map_err(LaunchError::Wire)?;
-    }
-    Ok(Running {
+    let running = Running {
+        ended: false,
         pidfd,
         wire,
         streams,
-    })
+    };
+    if plan.identity.from_root {
+        owners::write_maps_from_outside(&plan.identity, pid)
+            .map_err(|error| explain(plan, 0, error))?;
+        running.wire.send(&Message::Go).map_err(LaunchError::Wire)?;
+    }
+    Ok(running)
 }
 
 fn namespaces(plan: &Plan) -> i32 {

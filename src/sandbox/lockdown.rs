@@ -14,7 +14,7 @@ use crate::sys;
 /// Empties every capability set; nothing can fill them again.
 pub(super) fn drop_capabilities() -> io::Result<()> {
     let lost = |_| io::Error::last_os_error();
-    caps::clear(None, CapSet::Bounding).map_err(lost)?;
+    sys::process::drop_bounding_set()?;
     for set in [
         CapSet::Ambient,
         CapSet::Inheritable,

@@ -2,12 +2,13 @@
 //! directory of its own; one without moves into a free room and leaves it as it found it, so
 //! that a short run makes and removes nothing on the disk.
 
+use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::fcntl::Flock;
 
@@ -84,7 +85,7 @@ pub struct Directory {
     made: Made,
     /// Removed with its lock, so that the place may be somebody else's by now.
     is_gone: bool,
-    _lock: Flock<File>,
+    lock: Flock<File>,
 }
 
 impl Directory {
@@ -101,7 +102,7 @@ impl Directory {
             session: session.clone(),
             made,
             is_gone: false,
-            _lock: lock,
+            lock,
         };
         match opened.furnish() {
             Ok(()) => Ok(opened),
@@ -124,6 +125,9 @@ impl Directory {
 
     /// Where outputs will lie, if there are any.
     pub fn outputs(&self) -> Option<PathBuf> {
+        if self.change_times() == self.noted() {
+            return None;
+        }
         let any = fs::read_dir(self.folder(OwnFolder::Outputs))
             .is_ok_and(|mut list| list.next().is_some());
         any.then(|| self.kept_place().join(OwnFolder::Outputs.name()))
@@ -166,11 +170,65 @@ impl Directory {
     }
 
     /// Whether nothing here tells of an earlier session: no file, no mode, no attribute.
+    ///
+    /// The kernel notes the time of every change to a folder, its entries, mode and attributes
+    /// alike, and nobody can set that note back. What was clean at those times still is.
     fn is_clean(&self) -> bool {
+        let times = self.change_times();
+        if times.is_some() && times == self.noted() {
+            return true;
+        }
         let home = self.folder(OwnFolder::Home);
-        holds_only(&home, &["mnt"])
+        let clean = holds_only(&home, &["mnt"])
             && holds_only(&home.join("mnt"), &[])
-            && holds_only(&self.folder(OwnFolder::Outputs), &[])
+            && holds_only(&self.folder(OwnFolder::Outputs), &[]);
+        if let (true, Some(times)) = (clean, times) {
+            self.note(&times);
+        }
+        clean
+    }
+
+    fn change_times(&self) -> Option<String> {
+        let mut times = String::new();
+        for name in ["home", "home/mnt", "outputs"] {
+            let folder = fs::symlink_metadata(self.path.join(name)).ok()?;
+            let _ = write!(
+                times,
+                "{} {} {}\n",
+                folder.ino(),
+                folder.ctime(),
+                folder.ctime_nsec()
+            );
+        }
+        Some(times)
+    }
+
+    /// What the last one to leave the room wrote on the door.
+    fn noted(&self) -> Option<String> {
+        let mut text = [0u8; 256];
+        let length = self.lock.read_at(&mut text, 0).ok()?;
+        std::str::from_utf8(&text[..length]).ok().map(str::to_owned)
+    }
+
+    /// Only for a time long enough ago: a change in the same tick of the clock would not show.
+    fn note(&self, times: &str) {
+        let old = |name: &str| {
+            let changed = fs::symlink_metadata(self.path.join(name)).ok()?;
+            let since = UNIX_EPOCH + Duration::new(changed.ctime().max(0) as u64, 0);
+            SystemTime::now()
+                .duration_since(since)
+                .ok()
+                .filter(|age| *age >= Duration::from_secs(2))
+        };
+        if ["home", "home/mnt", "outputs"]
+            .into_iter()
+            .all(|name| old(name).is_some())
+        {
+            let _ = self
+                .lock
+                .set_len(0)
+                .and_then(|()| self.lock.write_all_at(times.as_bytes(), 0));
+        }
     }
 
     fn clear(&self, folder: OwnFolder) -> io::Result<()> {

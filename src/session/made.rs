@@ -41,6 +41,7 @@ impl Made {
         let path = session.join("lock");
         let open = |is_new: bool| {
             fs::OpenOptions::new()
+                .read(true)
                 .write(true)
                 .create_new(is_new)
                 .mode(0o600)

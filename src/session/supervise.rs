@@ -77,12 +77,11 @@ fn live(plan: &Plan, filters: &[Vec<u8>], directory: &Directory) -> Result<Ended
     let signals = watch_signals()?;
     let mut running = sandbox::launch(plan, filters, directory.path())?;
     let mut life = Life::begin(plan, &mut running)?;
-    let outcome = life.live(&running, &signals).inspect_err(|_| {
-        let _ = running.kill();
-        running.wait_gone();
-    })?;
+    let outcome = life.live(&running, &signals)?;
     life.last_words();
-    running.wait_gone();
+    if life.said_ended {
+        running.has_ended();
+    }
     Ok(Ended {
         outcome,
         refused: life.refused,
@@ -123,6 +122,8 @@ struct Life<'a> {
     timed_out: bool,
     /// The signal that woke the launcher is still to be read, and the program has been woken.
     is_woken: bool,
+    /// Pid 1 has said that nothing runs any more, rather than vanished.
+    said_ended: bool,
 }
 
 impl<'a> Life<'a> {
@@ -152,6 +153,7 @@ impl<'a> Life<'a> {
             end_at: None,
             timed_out: false,
             is_woken: false,
+            said_ended: false,
         })
     }
 
@@ -226,6 +228,7 @@ impl<'a> Life<'a> {
             Some(Message::Stopped { .. }) => self.stop_with_it(running)?,
             Some(Message::Refused(what)) => self.refused.push(what),
             Some(Message::Ended { status }) => {
+                self.said_ended = true;
                 return Ok(Some(match (self.timed_out, self.not_executed) {
                     (true, _) => Outcome::TimedOut,
                     (false, Some(errno)) => Outcome::NotExecuted(errno),

@@ -133,6 +133,19 @@ fn prctl(option: libc::c_int, value: libc::c_ulong) -> io::Result<()> {
     check(ret.into()).map(drop)
 }
 
+/// Empties the set of capabilities that exec could ever bring back.
+pub(crate) fn drop_bounding_set() -> io::Result<()> {
+    for capability in 0..64 {
+        match prctl(libc::PR_CAPBSET_DROP, capability) {
+            Ok(()) => {}
+            // Past the last one this kernel knows.
+            Err(error) if capability > 0 && error.raw_os_error() == Some(libc::EINVAL) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 /// Joins a fresh session keyring, so that the caller's keys are out of reach.
 pub(crate) fn new_session_keyring() -> io::Result<()> {
     const JOIN_SESSION_KEYRING: libc::c_long = 1;
