@@ -15,7 +15,7 @@ use crate::policy::{
     Bytes, Isolation, Layer, MountSpec, NetMode, PathError, Policy, PolicyError, PolicyFile,
     SessionId, Sources,
 };
-use crate::probe::{self, SourceError};
+use crate::probe::{self, OffLimits, SourceError};
 use crate::report::{self, Help};
 use crate::session::{self, DirectoryError, RunError};
 use crate::terminal::printable;
@@ -236,11 +236,13 @@ fn plan(options: &Options) -> Result<Plan, Refusal> {
     }
     let env = |name: &str| std::env::var_os(name);
     let state = probe::state_directory(&env).ok_or(Refusal::NoState)?;
+    let home = env("HOME").map(PathBuf::from);
+    let off_limits = OffLimits::new(&state, home);
     let mut mounts = Vec::with_capacity(options.mounts.len());
     for text in &options.mounts {
         let spec = MountSpec::parse(text, |path| path.symlink_metadata().is_ok())
             .map_err(|error| Refusal::Mount(text.to_string_lossy().into_owned(), error))?;
-        mounts.push(probe::look_at(&spec, &state)?);
+        mounts.push(probe::look_at(&spec, &off_limits)?);
     }
     let project_dir = mounts.first().map(|source| source.path.as_path());
     let sources = Sources {
@@ -251,7 +253,7 @@ fn plan(options: &Options) -> Result<Plan, Refusal> {
     };
     let policy = crate::policy::resolve(&sources)?.policy;
     for spec in &policy.files.mounts {
-        mounts.push(probe::look_at(spec, &state)?);
+        mounts.push(probe::look_at(spec, &off_limits)?);
     }
     let facts = probe::facts(&policy, state);
     let request = request(options, &policy, &facts, mounts)?;

@@ -5,29 +5,11 @@ use std::path::{Path, PathBuf};
 
 use super::build::PlanError;
 use super::etc;
+use super::places::places;
 use super::step::{BindMode, BuildStep, OwnFolder};
 use super::{Facts, LandlockRule, Needed, Request, Rights, Session, Source, SystemEntry};
 use crate::policy::{Access, Bytes, InsidePath, NetMode, Policy};
 
-/// Places that belong to the box: no mount may go there or above them.
-const RESERVED: [&str; 16] = [
-    "/bin",
-    "/dev",
-    "/etc",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-    "/proc",
-    "/run",
-    "/sbin",
-    "/sessions",
-    "/sys",
-    "/tmp",
-    "/usr",
-    "/var",
-    "/workspace",
-];
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 const SHARED_MEMORY: Bytes = Bytes(256 << 20);
 /// Where the mount points are made before they are shown below the home.
@@ -268,50 +250,6 @@ fn visible(all: &mut Steps, needed: &Needed, at: InsidePath, mode: BindMode) {
 fn below_tmp(path: &Path) -> PathBuf {
     let rest = path.strip_prefix("/var/tmp").ok();
     rest.map_or_else(|| path.to_owned(), |rest| Path::new("/tmp").join(rest))
-}
-
-/// Decides where each mount goes and refuses two in one place or one inside another.
-fn places(request: &Request, session: &Session) -> Result<Vec<InsidePath>, PlanError> {
-    let below = session.home.join("mnt").map_err(PlanError::Path)?;
-    let mut places: Vec<InsidePath> = Vec::with_capacity(request.mounts.len());
-    for source in &request.mounts {
-        let at = match &source.place {
-            Some(place) if place.is_absolute() => elsewhere(place)?,
-            Some(place) => checked(&below, place)?,
-            None => checked(&below, Path::new(&source.name))?,
-        };
-        if at == below || at.as_path().starts_with(below.as_path().join("outputs")) {
-            return Err(PlanError::PlaceTaken {
-                at,
-                by: "the session's own folder for outputs".to_owned(),
-            });
-        }
-        let clash = places
-            .iter()
-            .position(|p| p.starts_with(&at) || at.starts_with(p));
-        if let Some(other) = clash {
-            let by = request.mounts[other].path.display().to_string();
-            return Err(PlanError::PlaceTaken { at, by });
-        }
-        places.push(at);
-    }
-    Ok(places)
-}
-
-fn checked(below: &InsidePath, place: &Path) -> Result<InsidePath, PlanError> {
-    InsidePath::new(place).map_err(PlanError::Path)?;
-    InsidePath::new(below.as_path().join(place)).map_err(PlanError::Path)
-}
-
-fn elsewhere(place: &Path) -> Result<InsidePath, PlanError> {
-    let at = InsidePath::new(place).map_err(PlanError::Path)?;
-    let taken = at.as_path() == Path::new("/")
-        || RESERVED.iter().any(|name| at.as_path().starts_with(name));
-    if taken {
-        let error = crate::policy::PathError::Reserved(at.to_string());
-        return Err(PlanError::Path(error));
-    }
-    Ok(at)
 }
 
 /// The weaker form has no tree of its own: the same paths as on the host, named one by one.

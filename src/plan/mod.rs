@@ -8,6 +8,7 @@ mod environment;
 mod etc;
 mod layout;
 mod lockdown;
+mod places;
 mod show;
 mod step;
 

@@ -192,9 +192,9 @@ impl Directory {
         let mut times = String::new();
         for name in ["home", "home/mnt", "outputs"] {
             let folder = fs::symlink_metadata(self.path.join(name)).ok()?;
-            let _ = write!(
+            let _ = writeln!(
                 times,
-                "{} {} {}\n",
+                "{} {} {}",
                 folder.ino(),
                 folder.ctime(),
                 folder.ctime_nsec()

@@ -55,6 +55,10 @@ impl Made {
         };
         let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock)
             .map_err(|(_, errno)| io::Error::from(errno))?;
+        // A pipe put in its place could be locked as well, but not be written on.
+        if !lock.metadata()?.is_file() {
+            return Err(io::Error::other("the lock is not a file"));
+        }
         let (ours, named) = (lock.metadata()?, path.symlink_metadata()?);
         if (ours.dev(), ours.ino()) != (named.dev(), named.ino()) {
             return Err(io::ErrorKind::NotFound.into());
