@@ -171,9 +171,35 @@ fn the_terminal_is_as_before_however_it_ends() {
     }
 }
 
+#[test]
+fn the_terminal_is_as_before_when_the_launcher_is_killed() {
+    let world = World::new();
+    let mut terminal = Terminal::sh(&world, "echo ready; exec sleep 1000");
+    terminal.expect("ready");
+    assert!(terminal.is_raw());
+    let keeper = children_of(terminal.pid().as_raw())[1];
+    terminal.send(Signal::SIGKILL);
+    terminal.exit_code();
+    let mut waited = 0;
+    while terminal.is_raw() && waited < 500 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        waited += 1;
+    }
+    terminal.is_as_before();
+    let left = std::fs::read_to_string(format!("/proc/{keeper}/stat")).unwrap_or_default();
+    assert!(left.is_empty() || left.contains(") Z "), "{left}");
+}
+
 fn child_of(pid: i32) -> i32 {
+    children_of(pid)[0]
+}
+
+/// In the order in which they were born.
+fn children_of(pid: i32) -> Vec<i32> {
     let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-    list.split_whitespace().next().unwrap().parse().unwrap()
+    list.split_whitespace()
+        .map(|pid| pid.parse().unwrap())
+        .collect()
 }
 
 #[test]

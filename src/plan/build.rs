@@ -272,9 +272,11 @@ fn notes(
     if let Landlock::Enforced { abi, .. } = &lock.landlock
         && *abi < 6
     {
-        note(format!(
-            "Landlock ABI {abi} on this kernel: abstract sockets and signals are held by namespaces alone"
-        ));
+        let held = match policy.net.mode {
+            NetMode::None => "abstract sockets and signals are held by namespaces alone",
+            NetMode::Host => "the host's abstract sockets can be reached",
+        };
+        note(format!("Landlock ABI {abi} on this kernel: {held}"));
     }
     if let Guarding::Off(because) = &lock.guarding
         && lockdown::has_open_mount(build)

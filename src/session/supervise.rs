@@ -248,7 +248,7 @@ impl<'a> Life<'a> {
         let is = |number: usize| self.plan.stdio[number] == Stdio::Terminal;
         let output = [1, 2].into_iter().find(|number| is(*number));
         if is(0) && is(1) {
-            let outer = OuterTerminal::take(sys::fds::standard(0))?;
+            let outer = OuterTerminal::take_and_survive(sys::fds::standard(0))?;
             self.outer = Some(outer);
         }
         let input = is(0).then(|| sys::fds::standard(0));
