@@ -4,7 +4,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::child::{self, Orders};
-use super::owners;
+use super::orphans;
+use super::owners::{self, Trouble};
 use super::streams::{self, CallerEnds};
 use super::wire::{self, Message, Wire};
 use crate::plan::Plan;
@@ -96,6 +97,9 @@ impl LaunchError {
 pub struct Running {
     pidfd: OwnedFd,
     wire: Wire,
+    isolation: Isolation,
+    /// Children of the launcher that are none of the box's.
+    others: Vec<nix::unistd::Pid>,
     pub streams: CallerEnds,
 }
 
@@ -115,7 +119,11 @@ impl Running {
 
     /// Ends everything in the box at once.
     pub fn kill(&self) -> io::Result<()> {
-        process::signal(self.pidfd.as_fd(), libc::SIGKILL)
+        match self.isolation {
+            Isolation::Namespaces => process::signal(self.pidfd.as_fd(), libc::SIGKILL),
+            // Nobody would die with the first process; it ends the others when the program ends.
+            Isolation::Landlock => self.signal(libc::SIGKILL),
+        }
     }
 
     /// Waits until the first process, and with it everything in the box, is gone.
@@ -123,6 +131,10 @@ impl Running {
         use nix::sys::wait::{Id, WaitPidFlag, waitid};
         let gone = || waitid(Id::PIDFd(self.pidfd.as_fd()), WaitPidFlag::WEXITED);
         while gone() == Err(nix::errno::Errno::EINTR) {}
+        if self.isolation == Isolation::Landlock {
+            // Whoever killed the first process left the others to the launcher.
+            orphans::end_children(&self.others);
+        }
     }
 }
 
@@ -131,8 +143,15 @@ pub fn launch(plan: &Plan, filters: &[Vec<u8>]) -> Result<Running, LaunchError> 
     let proof = SingleThreaded::prove().map_err(LaunchError::Threads)?;
     let (streams, ends) = streams::open(plan.stdio).map_err(LaunchError::Streams)?;
     let (wire, theirs) = wire::pair().map_err(LaunchError::Streams)?;
-    let prepared = owners::prepare(&proof, plan)
-        .map_err(|(step, source)| explain(plan, step as u32, source))?;
+    let prepared = owners::prepare(&proof, plan).map_err(|trouble| match trouble {
+        Trouble::Namespace(source) => LaunchError::Clone(source),
+        Trouble::Step(step, source) => explain(plan, step as u32, source),
+    })?;
+    let mut others = Vec::new();
+    if plan.isolation == Isolation::Landlock {
+        process::adopt_orphans().map_err(LaunchError::Clone)?;
+        others = orphans::children();
+    }
 
     let forked = process::clone_into(&proof, namespaces(plan)).map_err(LaunchError::Clone)?;
     let (pid, pidfd) = match forked {
@@ -161,6 +180,8 @@ pub fn launch(plan: &Plan, filters: &[Vec<u8>]) -> Result<Running, LaunchError> 
     Ok(Running {
         pidfd,
         wire,
+        isolation: plan.isolation,
+        others,
         streams,
     })
 }

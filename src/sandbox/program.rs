@@ -9,6 +9,7 @@ use std::path::Path;
 
 use nix::sys::stat::{Mode, umask};
 
+use super::child::LastWalls;
 use super::lockdown;
 use super::streams::BoxEnds;
 use super::wire::{Message, Wire};
@@ -29,6 +30,19 @@ pub(super) struct Start<'a> {
     pub(super) listen: Option<&'a Wire>,
     /// A wall that pid 1 has to stay outside of.
     pub(super) wall: Option<&'a Landlock>,
+    /// What to call the walls in bad news.
+    pub(super) steps: LastWalls,
+}
+
+impl Start<'_> {
+    /// A wall that does not stand is no matter of the program's: there is no box.
+    fn must_stand<T>(&self, step: u32, wall: io::Result<T>) -> T {
+        wall.unwrap_or_else(|error| {
+            let errno = error.raw_os_error().unwrap_or(libc::EIO);
+            let _ = self.wire.send(&Message::Failed { step, errno });
+            exit_now(125)
+        })
+    }
 }
 
 /// Never returns: becomes the program, or says why not.
@@ -62,10 +76,11 @@ fn become_program(start: &Start<'_>) -> io::Result<Infallible> {
     sys::fds::close_on_exec_from(3)?;
     umask(Mode::from_bits_truncate(program.umask));
     if let Some(wall) = start.wall {
-        lockdown::landlock(wall)?;
+        start.must_stand(start.steps.landlock, lockdown::landlock(wall));
     }
     if let Some(listen) = start.listen {
-        listen.send(&Message::Listener(broker::install()?))?;
+        let listener = start.must_stand(start.steps.guard, broker::install());
+        listen.send(&Message::Listener(listener))?;
     }
     Err(execute(program, &argv, &envp))
 }
