@@ -32,7 +32,10 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     match command().try_get_matches_from(line) {
         Ok(matches) => dispatch(&matches),
         Err(error) if error.use_stderr() => {
-            let _ = error.print();
+            // It repeats words of the line, which may come from a script that was handed a name.
+            for line in error.render().to_string().lines() {
+                crate::report::say(&crate::terminal::printable(line));
+            }
             ExitCode::from(if is_run { NOT_STARTED } else { USAGE })
         }
         Err(error) => {

@@ -356,11 +356,7 @@ fn compiled(path: &Path, plan: &Plan) -> Result<Vec<u8>, FilterSource> {
 fn show(plan: &Plan, json: bool) {
     match serde_json::to_string_pretty(plan) {
         Ok(text) if json => println!("{text}"),
-        _ => {
-            for line in Sentences(plan).to_string().lines() {
-                println!("{}", printable(line));
-            }
-        }
+        _ => print!("{}", Sentences(plan)),
     }
 }
 

@@ -8,8 +8,9 @@ use serde::ser::SerializeSeq;
 
 use super::{BindMode, BuildStep, Guarding, Landlock, Plan, Seccomp, Stdio};
 use crate::policy::{Isolation, NetMode};
+use crate::terminal::printable;
 
-/// Prints a plan as numbered sentences.
+/// Prints a plan as numbered sentences, one to a line whatever the names in it contain.
 #[derive(Debug)]
 pub struct Sentences<'a>(pub &'a Plan);
 
@@ -19,7 +20,7 @@ impl fmt::Display for Sentences<'_> {
         let mut number = 0;
         let mut line = |f: &mut fmt::Formatter<'_>, text: &dyn fmt::Display| {
             number += 1;
-            writeln!(f, "{number:3}  {text}")
+            writeln!(f, "{number:3}  {}", printable(&text.to_string()))
         };
         line(
             f,
@@ -57,7 +58,7 @@ impl fmt::Display for Sentences<'_> {
             .collect();
         line(f, &format_args!("run {}", words.join(" ")))?;
         for note in &plan.notes {
-            writeln!(f, "note: {note}")?;
+            writeln!(f, "note: {}", printable(note))?;
         }
         Ok(())
     }

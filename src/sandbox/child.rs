@@ -48,6 +48,7 @@ pub(super) fn last_walls(plan: &Plan) -> LastWalls {
     LastWalls {
         landlock: (before + LANDLOCK) as u32,
         guard: (before + GUARD) as u32,
+        start: (before + LATE.len()) as u32,
     }
 }
 
@@ -55,6 +56,7 @@ pub(super) fn last_walls(plan: &Plan) -> LastWalls {
 pub(super) struct LastWalls {
     pub(super) landlock: u32,
     pub(super) guard: u32,
+    pub(super) start: u32,
 }
 
 pub(super) fn late_step(number: usize) -> &'static str {

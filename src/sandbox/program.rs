@@ -1,6 +1,5 @@
 //! The program's own process, between its birth and the moment it becomes the program.
 
-use std::convert::Infallible;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -47,13 +46,20 @@ impl Start<'_> {
 
 /// Never returns: becomes the program, or says why not.
 pub(super) fn run(start: &Start<'_>) -> ! {
-    let Err(failed) = become_program(start);
+    let ready = start.must_stand(start.steps.start, get_ready(start));
+    let failed = execute(start.program, &ready.argv, &ready.envp);
     let errno = failed.raw_os_error().unwrap_or(libc::EIO);
     let _ = start.wire.send(&Message::NotExecuted { errno });
     exit_now(if errno == libc::ENOENT { 127 } else { 126 })
 }
 
-fn become_program(start: &Start<'_>) -> io::Result<Infallible> {
+/// The program's words, as the kernel wants them.
+struct Ready {
+    argv: Vec<CString>,
+    envp: Vec<CString>,
+}
+
+fn get_ready(start: &Start<'_>) -> io::Result<Ready> {
     let program = start.program;
     let text = |bytes: &[u8]| CString::new(bytes).map_err(io::Error::from);
     let argv: Vec<_> = program
@@ -82,7 +88,7 @@ fn become_program(start: &Start<'_>) -> io::Result<Infallible> {
         let listener = start.must_stand(start.steps.guard, broker::install());
         listen.send(&Message::Listener(listener))?;
     }
-    Err(execute(program, &argv, &envp))
+    Ok(Ready { argv, envp })
 }
 
 /// Tries the name as a path, or in every folder of PATH, as a shell would.
