@@ -117,7 +117,10 @@ fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
             })
         };
         late(own_terminal(plan, &wire, &mut terminal))?;
-        late(sys::process::no_new_privileges().and_then(|()| lockdown::drop_capabilities()))?;
+        late(
+            sys::process::no_new_privileges()
+                .and_then(|()| lockdown::drop_capabilities(plan.isolation)),
+        )?;
         // Without namespaces the guarded folders are kept by Landlock alone, and pid 1 has to
         // stay outside of that wall to write for the program.
         late(match plan.isolation {

@@ -10,12 +10,23 @@ use landlock::{
 };
 
 use crate::plan::{Landlock, Rights};
+use crate::policy::Isolation;
 use crate::sys;
 
 /// Empties every capability set; nothing can fill them again.
-pub(super) fn drop_capabilities() -> io::Result<()> {
+///
+/// Without a user namespace an ordinary user's bounding set stays: emptying it takes a capability
+/// that such a user never has. It bounds what programs could gain, and `no_new_privs`, which is
+/// set before, lets them gain nothing.
+pub(super) fn drop_capabilities(isolation: Isolation) -> io::Result<()> {
     let lost = |_| io::Error::last_os_error();
-    caps::clear(None, CapSet::Bounding).map_err(lost)?;
+    let stays = isolation == Isolation::Landlock
+        && caps::read(None, CapSet::Permitted)
+            .map_err(lost)?
+            .is_empty();
+    if !stays {
+        caps::clear(None, CapSet::Bounding).map_err(lost)?;
+    }
     for set in [
         CapSet::Ambient,
         CapSet::Inheritable,

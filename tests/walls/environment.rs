@@ -22,21 +22,49 @@ const SECRETS: [(&str, &str); 10] = [
 #[test]
 fn variables_of_the_caller_reach_neither_the_program_nor_pid_1() {
     let world = World::new();
-    let look = "env; cat /proc/1/environ /proc/1/cmdline /proc/*/environ 2>/dev/null | tr '\\0' '\\n'; :";
+    let look =
+        "env; cat /proc/1/environ /proc/1/cmdline /proc/*/environ 2>/dev/null | tr '\\0' '\\n'; :";
     let with_secrets = |command: &mut Command| {
-        let command = command.envs(SECRETS).env("LD_LIBRARY_PATH", "/s3cret-lib").env("COWORK_SANDBOX", "0");
+        let command = command
+            .envs(SECRETS)
+            .env("LD_LIBRARY_PATH", "/s3cret-lib")
+            .env("COWORK_SANDBOX", "0");
         Ran::of(command.stdin(Stdio::null())).ok()
     };
     // Outside only the probe's own start is read, not that of the host's processes.
     let own = "env; cat /proc/$$/environ | tr '\\0' '\\n'";
     let control = with_secrets(Command::new("sh").args(["-c", own]));
-    assert_eq!(control.out.matches("AWS_SECRET_ACCESS_KEY=s3cret").count(), 2);
+    assert_eq!(
+        control.out.matches("AWS_SECRET_ACCESS_KEY=s3cret").count(),
+        2
+    );
 
     let inside = with_secrets(&mut run(&world, &[], &["sh", "-c", look]));
-    let ran = inside.says_not("s3cret").says_not("COWORK_SANDBOX").says("IS_SANDBOX=1");
-    let names: Vec<_> = ran.out.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
+    let ran = inside
+        .says_not("s3cret")
+        .says_not("COWORK_SANDBOX")
+        .says("IS_SANDBOX=1");
+    let names: Vec<_> = ran
+        .out
+        .lines()
+        .filter_map(|line| line.split_once('='))
+        .map(|(name, _)| name)
+        .collect();
     let known = |name: &&str| {
-        let made = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "IS_SANDBOX", "COWORK_SESSION", "LANG", "OLDPWD", "_", "SHLVL"];
+        let made = [
+            "PATH",
+            "HOME",
+            "USER",
+            "LOGNAME",
+            "SHELL",
+            "PWD",
+            "IS_SANDBOX",
+            "COWORK_SESSION",
+            "LANG",
+            "OLDPWD",
+            "_",
+            "SHLVL",
+        ];
         made.contains(name) || name.starts_with("GIT_")
     };
     assert!(names.iter().all(known), "{names:?}");
@@ -72,7 +100,11 @@ fn a_token_handed_on_by_name_is_not_in_any_list_of_processes() {
     inside.end();
     // Inside, the launcher's arguments are not to be seen either way.
     let look = "cat /proc/1/cmdline | tr '\\0' ' '";
-    world.run(&["--env", "TOKEN=t0ken"], &["sh", "-c", look]).ok().says_not("t0ken").says_not("--env");
+    world
+        .run(&["--env", "TOKEN=t0ken"], &["sh", "-c", look])
+        .ok()
+        .says_not("t0ken")
+        .says_not("--env");
 }
 
 /// EN-50, EN-52, EN-55, PE-07
@@ -80,10 +112,25 @@ fn a_token_handed_on_by_name_is_not_in_any_list_of_processes() {
 fn files_with_credentials_are_not_there() {
     let world = World::new();
     let names = [
-        ".aws/credentials", ".kube/config", ".netrc", ".git-credentials", ".docker/config.json", ".npmrc",
-        ".bash_history", ".config/gh/hosts.yml", ".claude/.credentials.json", ".claude.json", ".ssh/id_ed25519",
-        ".gnupg/private-keys-v1.d/key", ".config/gcloud/credentials.db", ".cache/git/credential/socket",
-        ".local/share/keyrings/login.keyring", ".pypirc", ".cargo/credentials.toml", ".bashrc", ".local/bin/tool",
+        ".aws/credentials",
+        ".kube/config",
+        ".netrc",
+        ".git-credentials",
+        ".docker/config.json",
+        ".npmrc",
+        ".bash_history",
+        ".config/gh/hosts.yml",
+        ".claude/.credentials.json",
+        ".claude.json",
+        ".ssh/id_ed25519",
+        ".gnupg/private-keys-v1.d/key",
+        ".config/gcloud/credentials.db",
+        ".cache/git/credential/socket",
+        ".local/share/keyrings/login.keyring",
+        ".pypirc",
+        ".cargo/credentials.toml",
+        ".bashrc",
+        ".local/bin/tool",
     ];
     let mut script = String::new();
     for name in names {
@@ -94,12 +141,16 @@ fn files_with_credentials_are_not_there() {
     let control = world.control(&script);
     assert!(control.out.matches("s3cret").count() >= names.len());
     // These are the host's own: nobody reads them outside for a test.
-    let more = "cat /root/* /home/*/.[a-z]* /etc/shadow /run/cloud-init/* /var/lib/cloud/* /etc/ssh/*_key";
+    let more =
+        "cat /root/* /home/*/.[a-z]* /etc/shadow /run/cloud-init/* /var/lib/cloud/* /etc/ssh/*_key";
     let inside = world.sh(&format!("{script}{more}\n:")).ok();
     assert_eq!(inside.out, "");
     // Nothing was made there in passing either.
     for name in names {
-        assert_eq!(std::fs::read_to_string(world.path("home").join(name)).unwrap(), "s3cret\n");
+        assert_eq!(
+            std::fs::read_to_string(world.path("home").join(name)).unwrap(),
+            "s3cret\n"
+        );
     }
 }
 
@@ -109,6 +160,7 @@ fn the_kernels_command_line_is_covered() {
     let world = World::new();
     let whole = std::fs::read_to_string("/proc/cmdline").unwrap();
     assert!(!whole.trim().is_empty());
-    let ran = world.sh("cat /proc/cmdline; umount /proc/cmdline; cat /proc/cmdline /proc/self/../cmdline");
+    let ran = world
+        .sh("cat /proc/cmdline; umount /proc/cmdline; cat /proc/cmdline /proc/self/../cmdline");
     assert_eq!(ran.out.trim(), "", "err: {}", ran.err);
 }

@@ -7,6 +7,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod attacks;
 mod environment;
 mod guards;
 mod guards_git;

@@ -84,7 +84,11 @@ impl PoorHost {
     /// The command, on a host without `lacking`.
     pub(crate) fn without(&self, lacking: &str, command: &Command) -> Command {
         let mut wrapped = Command::new(&self.deny);
-        wrapped.args(lacking.split(' ')).arg("--").arg(command.get_program()).args(command.get_args());
+        wrapped
+            .args(lacking.split(' '))
+            .arg("--")
+            .arg(command.get_program())
+            .args(command.get_args());
         wrapped.env_clear().stdin(std::process::Stdio::null());
         for (name, value) in command.get_envs() {
             wrapped.env(name, value.unwrap_or_default());
@@ -105,8 +109,15 @@ impl PoorHost {
     #[track_caller]
     fn refuses(&self, lacking: &str, flags: &[&str]) -> Ran {
         let (ran, marked) = self.run(lacking, flags);
-        assert!(!marked && ran.out.is_empty(), "without {lacking} the program ran: {ran:?}");
-        let ran = ran.failed_with(125).complains("error: cannot ").complains("because: ").complains("help: ");
+        assert!(
+            !marked && ran.out.is_empty(),
+            "without {lacking} the program ran: {ran:?}"
+        );
+        let ran = ran
+            .failed_with(125)
+            .complains("error: cannot ")
+            .complains("because: ")
+            .complains("help: ");
         assert!(!ran.err.contains("because: Success"), "{}", ran.err);
         ran
     }
@@ -138,8 +149,19 @@ fn a_wall_that_cannot_be_put_up_ends_the_start() {
     let host = PoorHost::new();
     host.starts("nothing", &[]);
     let steps = [
-        "seccomp", "seccomp-load", "nnp", "bounding", "capset", "mounts", "attributes", "root", "limits",
-        "dumpable", "close_range", "landlock-rule", "landlock-self",
+        "seccomp",
+        "seccomp-load",
+        "nnp",
+        "bounding",
+        "capset",
+        "mounts",
+        "attributes",
+        "root",
+        "limits",
+        "dumpable",
+        "close_range",
+        "landlock-rule",
+        "landlock-self",
     ];
     for lacking in steps {
         host.refuses(lacking, &[]);
@@ -155,16 +177,22 @@ fn without_landlock_the_user_has_to_say_so() {
     let host = PoorHost::new();
     host.starts("nothing", &[]);
     for lacking in ["landlock", "landlock-off"] {
-        host.refuses(lacking, &[]).complains("--allow-missing landlock");
+        host.refuses(lacking, &[])
+            .complains("--allow-missing landlock");
         host.refuses(lacking, &["--allow-missing", "keyring"]);
         host.starts(lacking, &["--allow-missing", "landlock"]);
         // Nothing would be left of the weaker kind, and no word excuses that.
-        host.refuses(lacking, &["--isolation", "landlock", "--allow-missing", "landlock"]);
+        host.refuses(
+            lacking,
+            &["--isolation", "landlock", "--allow-missing", "landlock"],
+        );
     }
     // What is given up is said, where it was not asked to be quiet.
     let mut loud = host.world.cowork();
     loud.args(["run", "--allow-missing", "landlock", "--", "true"]);
-    Ran::of(&mut host.without("landlock", &loud)).ok().complains("no Landlock");
+    Ran::of(&mut host.without("landlock", &loud))
+        .ok()
+        .complains("no Landlock");
 }
 
 /// LN-07 for the guard, and NS-08's wall
@@ -183,9 +211,24 @@ fn the_weaker_kind_fails_closed_as_well() {
     let host = PoorHost::new();
     let weak = ["--isolation", "landlock"];
     host.starts("user", &weak);
-    for lacking in ["landlock", "landlock-rule", "landlock-self", "seccomp", "seccomp-load", "nnp", "capset"] {
+    for lacking in [
+        "landlock",
+        "landlock-rule",
+        "landlock-self",
+        "seccomp",
+        "seccomp-load",
+        "nnp",
+        "capset",
+    ] {
         host.refuses(&format!("user {lacking}"), &weak);
     }
-    let none = ["--isolation", "landlock", "--seccomp", "none", "--allow-missing", "seccomp"];
+    let none = [
+        "--isolation",
+        "landlock",
+        "--seccomp",
+        "none",
+        "--allow-missing",
+        "seccomp",
+    ];
     host.refuses("user", &none);
 }

@@ -93,7 +93,9 @@ impl Host {
             path,
         };
         host.tcp4.set_nonblocking(true).unwrap();
-        host.tcp6.iter().for_each(|socket| socket.set_nonblocking(true).unwrap());
+        host.tcp6
+            .iter()
+            .for_each(|socket| socket.set_nonblocking(true).unwrap());
         host.udp.set_nonblocking(true).unwrap();
         host.abstract_socket.set_nonblocking(true).unwrap();
         host.path_socket.set_nonblocking(true).unwrap();
@@ -101,7 +103,10 @@ impl Host {
     }
 
     fn arguments(&self) -> Vec<String> {
-        let tcp6 = self.tcp6.as_ref().map_or(9, |socket| socket.local_addr().unwrap().port());
+        let tcp6 = self
+            .tcp6
+            .as_ref()
+            .map_or(9, |socket| socket.local_addr().unwrap().port());
         vec![
             self.tcp4.local_addr().unwrap().port().to_string(),
             tcp6.to_string(),
@@ -117,7 +122,11 @@ impl Host {
         while self.tcp4.accept().is_ok() {
             came.push("tcp4");
         }
-        while self.tcp6.as_ref().is_some_and(|socket| socket.accept().is_ok()) {
+        while self
+            .tcp6
+            .as_ref()
+            .is_some_and(|socket| socket.accept().is_ok())
+        {
             came.push("tcp6");
         }
         while self.udp.recv(&mut [0; 16]).is_ok() {
@@ -141,7 +150,15 @@ fn no_service_of_the_host_can_be_reached() {
     let host = Host::listen(&world);
 
     let control = Answers::of(&Ran::of(Command::new(&program).args(host.arguments())).ok());
-    for name in ["tcp4", "any4", "mapped", "fast-open", "udp", "abstract", "path"] {
+    for name in [
+        "tcp4",
+        "any4",
+        "mapped",
+        "fast-open",
+        "udp",
+        "abstract",
+        "path",
+    ] {
         control.worked(name);
     }
     let came = host.visitors();
@@ -166,7 +183,10 @@ fn no_service_of_the_host_can_be_reached() {
     // Without loopback there is not even a door to knock at.
     let strict = Answers::of(&world.run(&["--profile", "strict"], &words).ok());
     for name in ["tcp4", "any4", "tcp6", "mapped"] {
-        strict.refused(name, &["EACCES", "ENETUNREACH", "EADDRNOTAVAIL", "EAFNOSUPPORT"]);
+        strict.refused(
+            name,
+            &["EACCES", "ENETUNREACH", "EADDRNOTAVAIL", "EAFNOSUPPORT"],
+        );
     }
     assert_eq!(host.visitors(), Vec::<&str>::new());
 }
@@ -176,8 +196,9 @@ int main(int argc, char **argv) {
     int s = socket(AF_INET, SOCK_STREAM, 0), one = 1;
     struct sockaddr_in v4 = { .sin_family = AF_INET, .sin_port = htons(atoi(argv[1])) };
     setsockopt(s, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    try("bind", bind(s, (void *)&v4, sizeof v4));
+    int bound = bind(s, (void *)&v4, sizeof v4);
     listen(s, 4);
+    say("bind", bound);
     char byte;
     while (read(0, &byte, 1) > 0) {}
     return 0;
@@ -188,7 +209,10 @@ int main(int argc, char **argv) {
 fn a_server_inside_cannot_be_reached_from_the_host() {
     let world = World::new();
     let program = probe(&world, "serve", LISTEN);
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
     let port = free.port().to_string();
 
     let (control, said) = Living::start(Command::new(&program).arg(&port));
@@ -220,8 +244,12 @@ fn an_open_connection_of_the_caller_is_not_inherited() {
     let with_connection = |command: &[&std::ffi::OsStr]| {
         let script = format!("exec 9<>/dev/tcp/127.0.0.1/{port}; exec \"$@\"");
         let mut bash = Command::new("bash");
-        bash.args(["-c", &script, "bash"]).args(command).stdin(Stdio::null());
-        bash.env_clear().env("HOME", world.path("home")).env("PATH", "/usr/bin:/bin");
+        bash.args(["-c", &script, "bash"])
+            .args(command)
+            .stdin(Stdio::null());
+        bash.env_clear()
+            .env("HOME", world.path("home"))
+            .env("PATH", "/usr/bin:/bin");
         bash.env("XDG_STATE_HOME", world.path("state"));
         let ran = Ran::of(&mut bash).ok();
         let mut heard = String::new();
@@ -232,7 +260,10 @@ fn an_open_connection_of_the_caller_is_not_inherited() {
     assert_eq!((out.as_str(), heard.as_str()), ("fd 9\n", "leak"));
 
     let command = run(&world, &[], &["./shout", "everywhere"]);
-    let words: Vec<_> = [command.get_program()].into_iter().chain(command.get_args()).collect();
+    let words: Vec<_> = [command.get_program()]
+        .into_iter()
+        .chain(command.get_args())
+        .collect();
     let (out, heard) = with_connection(&words);
     assert_eq!((out.as_str(), heard.as_str()), ("", ""));
 }

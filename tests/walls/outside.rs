@@ -68,11 +68,17 @@ impl Answers {
 
     #[track_caller]
     pub(crate) fn refused(&self, name: &str, with: &[&str]) {
-        assert!(with.contains(&self.get(name)), "{name} is not {with:?} in {self:?}");
+        assert!(
+            with.contains(&self.get(name)),
+            "{name} is not {with:?} in {self:?}"
+        );
     }
 
     pub(crate) fn starting_with(&self, start: &str) -> impl Iterator<Item = (&str, &str)> {
-        let all = self.0.iter().map(|(name, answer)| (name.as_str(), answer.as_str()));
+        let all = self
+            .0
+            .iter()
+            .map(|(name, answer)| (name.as_str(), answer.as_str()));
         let start = start.to_owned();
         all.filter(move |(name, _)| name.starts_with(&start))
     }
@@ -85,10 +91,20 @@ pub(crate) fn tree(top: &Path) -> BTreeMap<PathBuf, String> {
     while let Some(path) = waiting.pop() {
         let meta = path.symlink_metadata().unwrap();
         if meta.is_dir() {
-            waiting.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            waiting.extend(
+                std::fs::read_dir(&path)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path()),
+            );
         }
         let target = std::fs::read_link(&path).unwrap_or_default();
-        let what = (meta.mode(), meta.len(), meta.mtime(), meta.mtime_nsec(), meta.nlink());
+        let what = (
+            meta.mode(),
+            meta.len(),
+            meta.mtime(),
+            meta.mtime_nsec(),
+            meta.nlink(),
+        );
         found.insert(path, format!("{what:?} {}", target.display()));
     }
     found
@@ -104,7 +120,11 @@ pub(crate) struct Living {
 impl Living {
     /// Starts it, and waits until it has printed its first line.
     pub(crate) fn start(command: &mut Command) -> (Self, String) {
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
         let mut living = Self { child, lines };
         let line = living.line();
@@ -151,7 +171,11 @@ impl Drop for Living {
 /// `cowork-linux run -q [flags] --mount W -- program`, not started yet.
 pub(crate) fn run(world: &World, flags: &[&str], program: &[&str]) -> Command {
     let mut command = world.cowork();
-    command.args(["run", "-q"]).args(flags).arg("--mount").arg(world.work());
+    command
+        .args(["run", "-q"])
+        .args(flags)
+        .arg("--mount")
+        .arg(world.work());
     command.arg("--").args(program);
     command
 }
@@ -159,6 +183,9 @@ pub(crate) fn run(world: &World, flags: &[&str], program: &[&str]) -> Command {
 pub(crate) fn is_alive(pid: i32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .ok()
-        .and_then(|stat| stat.rsplit_once(") ").map(|(_, rest)| !rest.starts_with('Z')))
+        .and_then(|stat| {
+            stat.rsplit_once(") ")
+                .map(|(_, rest)| !rest.starts_with('Z'))
+        })
         .unwrap_or(false)
 }

@@ -8,7 +8,10 @@ fn nothing_runs_under_a_policy_that_cannot_be_read() {
     let world = World::new();
     let with = |text: &str| {
         let file = world.write("policy.toml", text);
-        let run = world.run(&["--profile", file.to_str().unwrap()], &["sh", "-c", "echo ran; echo x > mark"]);
+        let run = world.run(
+            &["--profile", file.to_str().unwrap()],
+            &["sh", "-c", "echo ran; echo x > mark"],
+        );
         (run, exists(&world.work().join("mark")))
     };
     // The control: a policy that can be read.
@@ -47,7 +50,10 @@ fn nothing_runs_under_a_policy_that_cannot_be_read() {
 #[test]
 fn nothing_runs_with_flags_that_cannot_be_read() {
     let world = World::new();
-    world.run(&["--tmp-size", "16M"], &["echo", "ran"]).ok().says("ran");
+    world
+        .run(&["--tmp-size", "16M"], &["echo", "ran"])
+        .ok()
+        .says("ran");
     let bad: [&[&str]; 9] = [
         &["--tmp-size", "0"],
         &["--tmp-size", "-1"],
@@ -80,7 +86,13 @@ fn neither_the_folder_nor_the_environment_can_switch_a_wall_off() {
     std::fs::remove_file(world.work().join(".cowork.toml")).unwrap();
 
     let mut command = crate::outside::run(&world, &[], &["sh", "-c", look]);
-    for name in ["COWORK_SANDBOX", "COWORK_NETWORK", "COWORK_GUARD", "COWORK_SECCOMP", "COWORK_ISOLATION"] {
+    for name in [
+        "COWORK_SANDBOX",
+        "COWORK_NETWORK",
+        "COWORK_GUARD",
+        "COWORK_SECCOMP",
+        "COWORK_ISOLATION",
+    ] {
         command.env(name, "0");
     }
     let ran = Ran::of(&mut command);
@@ -88,6 +100,9 @@ fn neither_the_folder_nor_the_environment_can_switch_a_wall_off() {
     assert!(!exists(&world.work().join(".envrc")));
     // The control: the same file, named by the user, is obeyed.
     let policy = world.write("policy.toml", "name = \"mine\"\n[guard]\nenabled = false\n");
-    world.run(&["--profile", policy.to_str().unwrap()], &["sh", "-c", look]);
+    world.run(
+        &["--profile", policy.to_str().unwrap()],
+        &["sh", "-c", look],
+    );
     assert!(exists(&world.work().join(".envrc")));
 }

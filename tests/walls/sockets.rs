@@ -81,15 +81,34 @@ fn only_ordinary_sockets_can_be_made() {
         inside.worked(name);
     }
     for (name, answer) in inside.starting_with("family-") {
-        assert!(matches!(answer, "EAFNOSUPPORT" | "EPERM"), "{name}={answer}");
+        assert!(
+            matches!(answer, "EAFNOSUPPORT" | "EPERM"),
+            "{name}={answer}"
+        );
     }
     for (name, answer) in inside.starting_with("netlink-") {
         assert_eq!(answer, "EPROTONOSUPPORT", "{name}");
     }
-    let never = ["EAFNOSUPPORT", "EPERM", "EPROTONOSUPPORT", "ESOCKTNOSUPPORT"];
+    let never = [
+        "EAFNOSUPPORT",
+        "EPERM",
+        "EPROTONOSUPPORT",
+        "ESOCKTNOSUPPORT",
+    ];
     let odd = [
-        "packet", "packet-old", "raw4", "raw4-flags", "raw6", "sctp", "sctp-packets", "dccp", "udplite",
-        "mptcp", "l2tp", "pair-tipc", "high-bits",
+        "packet",
+        "packet-old",
+        "raw4",
+        "raw4-flags",
+        "raw6",
+        "sctp",
+        "sctp-packets",
+        "dccp",
+        "udplite",
+        "mptcp",
+        "l2tp",
+        "pair-tipc",
+        "high-bits",
     ];
     for name in odd {
         inside.refused(name, &never);
@@ -102,12 +121,29 @@ fn only_ordinary_sockets_can_be_made() {
 #[test]
 fn the_box_has_a_network_of_its_own_with_nothing_but_loopback() {
     let world = World::new();
-    let look = "readlink /proc/self/ns/net; cat /proc/net/dev | sed 1,2d | cut -d: -f1; cat /proc/net/tcp";
+    let look =
+        "readlink /proc/self/ns/net; cat /proc/net/dev | sed 1,2d | cut -d: -f1; cat /proc/net/tcp";
     let ours = std::fs::read_link("/proc/self/ns/net").unwrap();
     let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = format!(":{:04X} ", held.local_addr().unwrap().port());
-    world.control(look).ok().says(ours.to_str().unwrap()).says(&port);
-    let ran = world.sh(look).ok().says_not(ours.to_str().unwrap()).says_not(&port);
-    let devices: Vec<_> = ran.out.lines().skip(1).take_while(|line| !line.contains("local_address")).collect();
-    assert_eq!(devices.iter().map(|name| name.trim()).collect::<Vec<_>>(), ["lo"]);
+    world
+        .control(look)
+        .ok()
+        .says(ours.to_str().unwrap())
+        .says(&port);
+    let ran = world
+        .sh(look)
+        .ok()
+        .says_not(ours.to_str().unwrap())
+        .says_not(&port);
+    let devices: Vec<_> = ran
+        .out
+        .lines()
+        .skip(1)
+        .take_while(|line| !line.contains("local_address"))
+        .collect();
+    assert_eq!(
+        devices.iter().map(|name| name.trim()).collect::<Vec<_>>(),
+        ["lo"]
+    );
 }

@@ -140,7 +140,14 @@ fn system_calls_that_lead_deep_into_the_kernel_are_refused() {
 
     // The others need privileges, a setting or a module, or would change the host.
     let control = Answers::of(&Ran::of(&mut Command::new(&program)).ok());
-    for name in ["keyctl", "new-user", "ptrace", "process_vm_readv", "handle", "kcmp"] {
+    for name in [
+        "keyctl",
+        "new-user",
+        "ptrace",
+        "process_vm_readv",
+        "handle",
+        "kcmp",
+    ] {
         control.worked(name);
     }
     control.worked("stacked");
@@ -148,10 +155,39 @@ fn system_calls_that_lead_deep_into_the_kernel_are_refused() {
 
     let inside = Answers::of(&world.run(&[], &["./calls", "in-a-box"]).ok());
     let refused = [
-        "umount", "mount_setattr", "chroot", "bpf", "perf", "userfaultfd", "keyctl", "add_key", "request_key", "new-user", "ptrace",
-        "process_vm_readv", "handle", "open-handle", "kcmp", "reboot", "acct", "swapon", "clock_settime",
-        "settimeofday", "dmesg", "kexec", "init_module", "finit_module", "delete_module", "quotactl", "mount",
-        "open_tree", "pivot_root", "setns", "fanotify", "sethostname", "stacked",
+        "umount",
+        "mount_setattr",
+        "chroot",
+        "bpf",
+        "perf",
+        "userfaultfd",
+        "keyctl",
+        "add_key",
+        "request_key",
+        "new-user",
+        "ptrace",
+        "process_vm_readv",
+        "handle",
+        "open-handle",
+        "kcmp",
+        "reboot",
+        "acct",
+        "swapon",
+        "clock_settime",
+        "settimeofday",
+        "dmesg",
+        "kexec",
+        "init_module",
+        "finit_module",
+        "delete_module",
+        "quotactl",
+        "mount",
+        "open_tree",
+        "pivot_root",
+        "setns",
+        "fanotify",
+        "sethostname",
+        "stacked",
     ];
     for name in refused {
         inside.refused(name, &["EPERM"]);
@@ -183,20 +219,30 @@ fn every_process_of_a_box_is_without_privileges() {
     let look = "for p in 1 self $$; do cat /proc/$p/status; done";
     // How much the tests themselves may do is the host's business: the control is that the
     // numbers are read where they are.
-    world.control("cat /proc/self/status").ok().says("CapBnd:").says("NoNewPrivs:");
+    world
+        .control("cat /proc/self/status")
+        .ok()
+        .says("CapBnd:")
+        .says("NoNewPrivs:");
 
     let out = world.sh(look).ok().out;
     let all = |name: &str| {
         let start = format!("{name}:");
         let lines = out.lines().filter_map(|line| line.strip_prefix(&start));
-        lines.map(|value| value.trim().to_owned()).collect::<Vec<_>>()
+        lines
+            .map(|value| value.trim().to_owned())
+            .collect::<Vec<_>>()
     };
     for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
         assert_eq!(all(set), ["0000000000000000"; 3], "{set}");
     }
     assert_eq!(all("NoNewPrivs"), ["1"; 3]);
     assert_eq!(all("Seccomp"), ["2"; 3]);
-    let expected = if crate::support::is_root() { 1000 } else { nix::unistd::getuid().as_raw() };
+    let expected = if crate::support::is_root() {
+        1000
+    } else {
+        nix::unistd::getuid().as_raw()
+    };
     let ids = format!("{expected}\t{expected}\t{expected}\t{expected}");
     assert_eq!(all("Uid"), [ids.as_str(); 3]);
 }

@@ -49,7 +49,10 @@ struct Seen {
 
 fn on_a_terminal(command: &Command, typed: &str) -> Seen {
     let mut python = Command::new("/usr/bin/python3");
-    python.args(["-c", DRIVER, &base64(typed.as_bytes())]).arg(command.get_program()).args(command.get_args());
+    python
+        .args(["-c", DRIVER, &base64(typed.as_bytes())])
+        .arg(command.get_program())
+        .args(command.get_args());
     python.env_clear().env("TERM", "xterm").stdin(Stdio::null());
     for (name, value) in command.get_envs() {
         python.env(name, value.unwrap_or_default());
@@ -72,10 +75,18 @@ fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for chunk in bytes.chunks(3) {
-        let bits = chunk.iter().chain([&0, &0]).take(3).fold(0u32, |all, byte| all << 8 | u32::from(*byte));
+        let bits = chunk
+            .iter()
+            .chain([&0, &0])
+            .take(3)
+            .fold(0u32, |all, byte| all << 8 | u32::from(*byte));
         for place in 0..4 {
             let letter = LETTERS[(bits >> (18 - 6 * place) & 63) as usize];
-            text.push(if place > chunk.len() { '=' } else { char::from(letter) });
+            text.push(if place > chunk.len() {
+                '='
+            } else {
+                char::from(letter)
+            });
         }
     }
     text
@@ -83,7 +94,10 @@ fn base64(bytes: &[u8]) -> String {
 
 fn shell(world: &World, script: &str) -> Command {
     let mut command = Command::new("/bin/sh");
-    command.args(["-c", script]).env("PATH", "/usr/bin:/bin").current_dir(world.work());
+    command
+        .args(["-c", script])
+        .env("PATH", "/usr/bin:/bin")
+        .current_dir(world.work());
     command
 }
 
@@ -117,13 +131,21 @@ fn nothing_is_typed_into_the_callers_terminal_and_it_cannot_be_stolen() {
     let program = probe(&world, "type", TYPE);
     let answers = |seen: &Seen| {
         // What was typed is echoed before the line that tells of it.
-        let lines = seen.out.lines().map(|line| line.trim_start_matches('x').trim_end());
-        Answers::of(&Ran { code: 0, out: lines.collect::<Vec<_>>().join("\n"), err: String::new() })
+        let lines = seen
+            .out
+            .lines()
+            .map(|line| line.trim_start_matches('x').trim_end());
+        Answers::of(&Ran {
+            code: 0,
+            out: lines.collect::<Vec<_>>().join("\n"),
+            err: String::new(),
+        })
     };
 
     // Newer kernels keep this from ordinary users by themselves; root shows what it does.
     let control = on_a_terminal(&Command::new(&program), "");
-    let allowed = std::fs::read_to_string("/proc/sys/dev/tty/legacy_tiocsti").is_ok_and(|text| text.trim() == "1");
+    let allowed = std::fs::read_to_string("/proc/sys/dev/tty/legacy_tiocsti")
+        .is_ok_and(|text| text.trim() == "1");
     if is_root() || allowed {
         answers(&control).worked("tiocsti");
         assert!(control.left.contains('x'), "{control:?}");
@@ -137,7 +159,14 @@ fn nothing_is_typed_into_the_callers_terminal_and_it_cannot_be_stolen() {
     assert_eq!(inside.code, 0, "{inside:?}");
     assert_eq!(inside.left, "");
     let inside = answers(&inside);
-    for name in ["tiocsti", "tiocsti-64", "tty-tiocsti", "tioclinux", "tiocsetd", "steal"] {
+    for name in [
+        "tiocsti",
+        "tiocsti-64",
+        "tty-tiocsti",
+        "tioclinux",
+        "tiocsetd",
+        "steal",
+    ] {
         inside.refused(name, &["EPERM"]);
     }
     // It is another terminal on another set of terminals.
@@ -156,7 +185,10 @@ fn no_other_terminal_can_be_written_to() {
     let control = on_a_terminal(&shell(&world, look), "");
     assert!(control.out.contains("reached/dev/pts/"), "{control:?}");
     let inside = on_a_terminal(&run(&world, &[], &["sh", "-c", write]), "");
-    assert!(inside.out.contains("over") && !inside.out.contains("reached"), "{inside:?}");
+    assert!(
+        inside.out.contains("over") && !inside.out.contains("reached"),
+        "{inside:?}"
+    );
 }
 
 /// TT-05
@@ -174,17 +206,27 @@ fn the_callers_terminal_is_as_it_was_however_the_program_ended() {
         ("setsid sh -c 'sleep 1000' & exit 4", 4),
     ];
     for (end, code) in ways {
-        let seen = on_a_terminal(&run(&world, &[], &["sh", "-c", &format!("{spoil}; {end}")]), "");
+        let seen = on_a_terminal(
+            &run(&world, &[], &["sh", "-c", &format!("{spoil}; {end}")]),
+            "",
+        );
         assert!(seen.same, "after `{end}`: {seen:?}");
         assert_eq!((seen.code, seen.left.as_str()), (code, ""), "after `{end}`");
         // The screen is the shell's again, with a cursor, and the mouse is its own.
         for undone in ["\x1b[?1049l", "\x1b[?25h", "\x1b[?1000l"] {
-            assert!(seen.out.contains(undone), "after `{end}` no {undone:?} in {:?}", seen.out);
+            assert!(
+                seen.out.contains(undone),
+                "after `{end}` no {undone:?} in {:?}",
+                seen.out
+            );
         }
     }
     // Ended by the person, in the middle, with the key that the program made the one for that.
     let script = "stty -echo intr Z; echo READY; exec sleep 1000";
-    let seen = on_a_terminal(&run(&world, &["--timeout", "20s"], &["sh", "-c", script]), "Z");
+    let seen = on_a_terminal(
+        &run(&world, &["--timeout", "20s"], &["sh", "-c", script]),
+        "Z",
+    );
     assert!(seen.same && seen.code == 130, "{seen:?}");
 }
 
@@ -198,7 +240,10 @@ fn sequences_that_act_on_the_callers_terminal_do_not_pass() {
         ("]2;pwned", "\\033]2;pwned\\033\\\\"),
         ("[21t", "\\033[21t"),
         ("\x05", "\\005"),
-        ("file:///etc", "\\033]8;;file:///etc/passwd\\007x\\033]8;;\\007"),
+        (
+            "file:///etc",
+            "\\033]8;;file:///etc/passwd\\007x\\033]8;;\\007",
+        ),
         ("9;pwned", "\\033]9;pwned\\007"),
         ("1337;", "\\033]1337;File=name=eA==:eA==\\007"),
         ("777;", "\\033]777;notify;a;b\\007"),
@@ -212,7 +257,10 @@ fn sequences_that_act_on_the_callers_terminal_do_not_pass() {
     assert!(inside.out.contains("fine"), "{inside:?}");
     for (mark, _) in bad {
         let mark: String = mark.bytes().map(char::from).collect();
-        assert!(control.out.contains(&mark), "{mark:?} in the control {control:?}");
+        assert!(
+            control.out.contains(&mark),
+            "{mark:?} in the control {control:?}"
+        );
         assert!(!inside.out.contains(&mark), "{mark:?} in {inside:?}");
     }
     // Answers that come after the end are not left for the shell.
@@ -234,21 +282,37 @@ fn names_are_shown_so_that_they_cannot_act() {
     assert!(folder.display().to_string().contains("\x1b[2J"));
     let of = |flags: &[&str]| {
         let mut command = world.cowork();
-        command.arg("run").args(flags).arg("--mount").arg(&folder).args(["--", "sh", "-c", "echo x > .envrc; :"]);
+        command
+            .arg("run")
+            .args(flags)
+            .arg("--mount")
+            .arg(&folder)
+            .args(["--", "sh", "-c", "echo x > .envrc; :"]);
         Ran::of(&mut command)
     };
     for flags in [&[][..], &["-v"], &["--dry-run"], &["-q"]] {
         let ran = of(flags).ok();
         harmless(&ran.err, &format!("{flags:?}"));
         harmless(&ran.out, &format!("{flags:?}"));
-        assert!(ran.err.lines().chain(ran.out.lines()).all(|line| !line.starts_with("c\"d")), "{ran:?}");
+        assert!(
+            ran.err
+                .lines()
+                .chain(ran.out.lines())
+                .all(|line| !line.starts_with("c\"d")),
+            "{ran:?}"
+        );
     }
     assert!(!exists(&folder.join(".envrc")));
     // JSON says the same to a program.
     for flags in [&["--json"][..], &["--json", "--dry-run"]] {
         let ran = of(flags).ok();
-        let text = if flags.len() == 1 { ran.err.lines().last().unwrap_or_default() } else { &ran.out };
-        serde_json::from_str::<serde_json::Value>(text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        let text = if flags.len() == 1 {
+            ran.err.lines().last().unwrap_or_default()
+        } else {
+            &ran.out
+        };
+        serde_json::from_str::<serde_json::Value>(text)
+            .unwrap_or_else(|error| panic!("{error}: {text}"));
         assert!(!text.contains('\x1b'));
     }
     let errors: [&[&str]; 4] = [

@@ -24,8 +24,13 @@ fn the_weaker_kind_works_where_user_namespaces_are_forbidden() {
     host.world.write("w/note", "hello\n");
     let script = "cat note; echo made > made; mkdir d; mv made d/made; cat d/made; \
         echo kept > ~/x; cat ~/x; echo t > \"$TMPDIR/t\"; cat \"$TMPDIR/t\"; ls /usr/bin/env; git init -q g && echo git";
-    sh(&host, script).ok().says("hello\nmade\nkept\nt\n/usr/bin/env\ngit\n");
-    assert_eq!(std::fs::read_to_string(host.world.work().join("d/made")).unwrap(), "made\n");
+    sh(&host, script)
+        .ok()
+        .says("hello\nmade\nkept\nt\n/usr/bin/env\ngit\n");
+    assert_eq!(
+        std::fs::read_to_string(host.world.work().join("d/made")).unwrap(),
+        "made\n"
+    );
     for (script, code) in [("exit 7", 7), ("kill -TERM $$", 143)] {
         sh(&host, script).failed_with(code);
     }
@@ -43,7 +48,11 @@ fn the_weaker_kind_shows_no_files_but_the_workspace_and_the_system() {
         other.write("w/data", "s3cret\n"),
         world.write("state/cowork-linux/sessions/other/home/data", "s3cret\n"),
     ];
-    for folder in ["state/cowork-linux", "state/cowork-linux/sessions", "state/cowork-linux/sessions/other"] {
+    for folder in [
+        "state/cowork-linux",
+        "state/cowork-linux/sessions",
+        "state/cowork-linux/sessions/other",
+    ] {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
         std::fs::set_permissions(world.path(folder), mode).unwrap();
     }
@@ -56,18 +65,39 @@ fn the_weaker_kind_shows_no_files_but_the_workspace_and_the_system() {
         ));
     }
     let fresh = world.path("made-by-the-box");
-    let inside = format!("{script} echo x > {}; mkdir /tmp/cowork-made /var/tmp/cowork-made /dev/shm/cowork-made; :", fresh.display());
-    sh(&host, &inside).ok().says_not("s3cret").says_not("id_ed25519").says_not("data");
+    let inside = format!(
+        "{script} echo x > {}; mkdir /tmp/cowork-made /var/tmp/cowork-made /dev/shm/cowork-made; :",
+        fresh.display()
+    );
+    sh(&host, &inside)
+        .ok()
+        .says_not("s3cret")
+        .says_not("id_ed25519")
+        .says_not("data");
     for path in &secrets {
-        assert_eq!(std::fs::read_to_string(path).unwrap(), "s3cret\n", "{}", path.display());
+        assert_eq!(
+            std::fs::read_to_string(path).unwrap(),
+            "s3cret\n",
+            "{}",
+            path.display()
+        );
     }
-    for path in [fresh.to_str().unwrap(), "/tmp/cowork-made", "/var/tmp/cowork-made", "/dev/shm/cowork-made"] {
+    for path in [
+        fresh.to_str().unwrap(),
+        "/tmp/cowork-made",
+        "/var/tmp/cowork-made",
+        "/dev/shm/cowork-made",
+    ] {
         assert!(!exists(path.as_ref()), "{path}");
     }
     // The control, last because it destroys: the same script without a box.
     let control = world.control(&script);
     assert!(control.out.contains("s3cret"));
-    assert!(secrets.iter().all(|path| std::fs::read_to_string(path).ok().as_deref() != Some("s3cret\n")));
+    assert!(
+        secrets
+            .iter()
+            .all(|path| std::fs::read_to_string(path).ok().as_deref() != Some("s3cret\n"))
+    );
 }
 
 const REACH: &str = r#"
@@ -156,7 +186,19 @@ fn the_weaker_kind_reaches_no_socket_and_no_process_of_the_host() {
     ];
     // Whether one may trace is a setting of the host; the rest always works.
     let control = Answers::of(&Ran::of(Command::new(&program).args(&arguments)).ok());
-    let open = ["tcp", "fast-open", "bind", "udp", "path", "pair", "raw-pair", "signal", "queue", "limits", "environ"];
+    let open = [
+        "tcp",
+        "fast-open",
+        "bind",
+        "udp",
+        "path",
+        "pair",
+        "raw-pair",
+        "signal",
+        "queue",
+        "limits",
+        "environ",
+    ];
     for name in open {
         control.worked(name);
     }
@@ -165,11 +207,21 @@ fn the_weaker_kind_reaches_no_socket_and_no_process_of_the_host() {
     while udp.recv(&mut [0; 8]).is_ok() {}
     while bus.accept().is_ok() {}
 
-    let words: Vec<_> = ["./reach"].into_iter().chain(arguments.iter().map(String::as_str)).collect();
+    let words: Vec<_> = ["./reach"]
+        .into_iter()
+        .chain(arguments.iter().map(String::as_str))
+        .collect();
     let inside = run(world, &WEAK, &words);
     let inside = Answers::of(&Ran::of(&mut host.without("user", &inside)).ok());
     for name in open.iter().chain(&["tcp6", "ptrace", "shm", "mem", "root"]) {
-        let why = ["EAFNOSUPPORT", "EPERM", "EACCES", "ESOCKTNOSUPPORT", "ENOSYS", "EOPNOTSUPP"];
+        let why = [
+            "EAFNOSUPPORT",
+            "EPERM",
+            "EACCES",
+            "ESOCKTNOSUPPORT",
+            "ENOSYS",
+            "EOPNOTSUPP",
+        ];
         inside.refused(name, &why);
     }
     inside.worked("own-limits");
@@ -186,12 +238,18 @@ fn the_weaker_kind_cannot_change_settings_of_the_kernel() {
     let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap();
     // No control: it would change the host. Opening alone changes nothing, and root could.
     if is_root() {
-        std::fs::OpenOptions::new().write(true).open("/proc/sys/kernel/core_pattern").unwrap();
+        std::fs::OpenOptions::new()
+            .write(true)
+            .open("/proc/sys/kernel/core_pattern")
+            .unwrap();
     }
     let script = "for f in /proc/sys/kernel/core_pattern /proc/sysrq-trigger /proc/self/oom_score_adj /sys/power/state \
         /dev/kmsg /proc/1/oom_score_adj; do (true >> $f) 2>/dev/null && echo opened $f; done; :";
     sh(&host, script).ok().says_not("opened");
-    assert_eq!(std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap(), pattern);
+    assert_eq!(
+        std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap(),
+        pattern
+    );
 }
 
 /// PE-01, PE-05 for the weaker kind: Landlock keeps the folder, the broker writes.
@@ -203,12 +261,21 @@ fn the_weaker_kind_guards_what_others_run() {
         git config core.fsmonitor ./x; mv .git .g; ln -s .git g; echo x > g/hooks/pre-commit; git config user.name me; echo fine > f; :";
     sh(&host, attempts).ok();
     let there = |name: &str| exists(&host.world.work().join(name));
-    for name in [".envrc", ".claude/settings.json", ".git/hooks/post-checkout", ".git/hooks/pre-commit", ".g"] {
+    for name in [
+        ".envrc",
+        ".claude/settings.json",
+        ".git/hooks/post-checkout",
+        ".git/hooks/pre-commit",
+        ".g",
+    ] {
         assert!(!there(name), "{name}");
     }
     assert!(there("f") && there(".git"));
     let config = std::fs::read_to_string(host.world.work().join(".git/config")).unwrap();
-    assert!(!config.contains("fsmonitor") && config.contains("name = me"), "{config}");
+    assert!(
+        !config.contains("fsmonitor") && config.contains("name = me"),
+        "{config}"
+    );
     // The control.
     host.world.control(attempts);
     assert!(there(".envrc"));
@@ -221,17 +288,26 @@ const STRAYS: &str = "(setsid sh -c 'trap \"\" TERM HUP; exec sleep 1000' &); (s
 fn what_the_program_left_behind_ends_with_it_in_the_weaker_kind() {
     let host = PoorHost::new();
     for (end, code) in [("exit 3", 3), ("kill -KILL $$", 137)] {
-        let command = run(&host.world, &WEAK, &["sh", "-c", &format!("{STRAYS} echo up; {end}")]);
+        let command = run(
+            &host.world,
+            &WEAK,
+            &["sh", "-c", &format!("{STRAYS} echo up; {end}")],
+        );
         // Returns only when nobody holds the output any more.
-        Ran::of(&mut host.without("user", &command)).failed_with(code).says("up");
+        Ran::of(&mut host.without("user", &command))
+            .failed_with(code)
+            .says("up");
     }
     let timed = ["--isolation", "landlock", "--timeout", "200ms"];
     let script = format!("trap '' TERM; {STRAYS} echo up; while :; do sleep 1; done");
     let command = run(&host.world, &timed, &["sh", "-c", &script]);
-    Ran::of(&mut host.without("user", &command)).failed_with(124).says("up");
+    Ran::of(&mut host.without("user", &command))
+        .failed_with(124)
+        .says("up");
     // The control: without a box a stray lives on.
     let mut shell = Command::new("sh");
-    let (mut control, stray) = Living::start(shell.args(["-c", "(setsid sh -c 'echo $$; exec sleep 1000' &)"]));
+    let (mut control, stray) =
+        Living::start(shell.args(["-c", "(setsid sh -c 'echo $$; exec sleep 1000' &)"]));
     let stray: i32 = stray.parse().unwrap();
     assert!(is_alive(stray));
     kill(Pid::from_raw(stray), Signal::SIGKILL).unwrap();
@@ -241,7 +317,11 @@ fn what_the_program_left_behind_ends_with_it_in_the_weaker_kind() {
 #[test]
 fn a_killed_launcher_takes_everything_with_it_in_the_weaker_kind() {
     let host = PoorHost::new();
-    let command = run(&host.world, &WEAK, &["sh", "-c", &format!("{STRAYS} echo up; exec sleep 1000")]);
+    let command = run(
+        &host.world,
+        &WEAK,
+        &["sh", "-c", &format!("{STRAYS} echo up; exec sleep 1000")],
+    );
     // The wrapper becomes the launcher, so this is the launcher's number.
     let (living, said) = Living::start(host.without("user", &command).stderr(Stdio::null()));
     assert_eq!(said, "up");
@@ -251,7 +331,11 @@ fn a_killed_launcher_takes_everything_with_it_in_the_weaker_kind() {
     let (mut living, said) = Living::start(host.without("user", &command).stderr(Stdio::null()));
     assert_eq!(said, "up");
     let children = format!("/proc/{0}/task/{0}/children", living.id());
-    let helper: i32 = std::fs::read_to_string(children).unwrap().trim().parse().unwrap();
+    let helper: i32 = std::fs::read_to_string(children)
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
     kill(Pid::from_raw(helper), Signal::SIGKILL).unwrap();
     assert_eq!(living.hear_the_end(), "");
 }
@@ -279,7 +363,15 @@ fn the_weaker_kind_says_what_it_cannot_do() {
     let mut loud = host.world.cowork();
     loud.args(["run", "--isolation", "landlock", "--", "true"]);
     let ran = Ran::of(&mut host.without("user", &loud)).ok();
-    for said in ["weaker", "no namespaces", "processes", "permissions", "no network", "Unix sockets", "live on"] {
+    for said in [
+        "weaker",
+        "no namespaces",
+        "processes",
+        "permissions",
+        "no network",
+        "Unix sockets",
+        "live on",
+    ] {
         assert!(ran.err.contains(said), "no `{said}` in {}", ran.err);
     }
     if is_root() {
