@@ -6,6 +6,7 @@
 #
 #   COWORK_BIN          the cowork-linux to test, instead of the one cargo built
 #   CARGO_MANIFEST_DIR  the copy of the checkout, .build/npm included
+#   COWORK_TEST_RUST    a Rust toolchain to put in a box
 #
 # COWORK_TEST_REQUIRE lists features whose absence is a failure and not a skip. In CI (CI=true) that is
 # all of them but cgroups, which depend on what the host delegates.
@@ -15,7 +16,7 @@ cd "$(dirname "$0")/.."
 user=cowork-tester
 minutes=8 # longer than this for one half is a hang
 if [ "${CI:-}" = true ]; then
-    : "${COWORK_TEST_REQUIRE:=userns,landlock,seccomp,overlay,bwrap,busybox,python,node,java,chromium,claude}"
+    : "${COWORK_TEST_REQUIRE:=userns,landlock,seccomp,overlay,bwrap,busybox,python,node,java,chromium,claude,cargo}"
     export COWORK_TEST_REQUIRE
 fi
 
@@ -53,6 +54,17 @@ copy_checkout() {
     }
 }
 
+# link_rust TO: root's own toolchain, which is usually in a home that others cannot enter.
+link_rust() {
+    local root
+    root=$(rustc --print sysroot)
+    cp -al "$root" "$1" 2>/dev/null || {
+        rm -rf --one-file-system "$1"
+        cp -a "$root" "$1"
+    }
+    chmod 755 "$1"
+}
+
 # as_user COMMAND...: a clean log-in of that user, without the caller's environment, in the copy.
 as_user() {
     local keep=() name
@@ -64,7 +76,7 @@ as_user() {
         USER="$user" LOGNAME="$user" HOME="$(getent passwd "$user" | cut -d: -f6)" SHELL=/bin/bash \
         PATH=/usr/local/bin:/usr/bin:/bin LANG=C.UTF-8 XDG_RUNTIME_DIR="$stage/runtime" \
         COWORK_BIN="$binary" CARGO_MANIFEST_DIR="$copy" CARGO_TARGET_TMPDIR="$stage/tmp" \
-        INSTA_WORKSPACE_ROOT="$copy" INSTA_UPDATE=no "$@")
+        COWORK_TEST_RUST="$stage/rust" INSTA_WORKSPACE_ROOT="$copy" INSTA_UPDATE=no "$@")
 }
 
 programs=$(built_programs)
@@ -76,6 +88,7 @@ copy=$stage/checkout
 mkdir "$copy" "$stage/bin"
 install -d -o "$user" -m 700 "$stage/runtime" "$stage/tmp"
 copy_checkout "$copy"
+link_rust "$stage/rust"
 
 binary=${COWORK_BIN:-$(awk -F'\t' '$1 == "bin" { print $2; exit }' <<<"$programs")}
 install -m 755 "$binary" "$stage/bin/cowork-linux"

@@ -19,4 +19,6 @@ pub mod session;
 #[allow(unsafe_code)]
 mod sys;
 #[cfg(target_os = "linux")]
+pub use sys::heap::Heap;
+#[cfg(target_os = "linux")]
 pub mod terminal;

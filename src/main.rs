@@ -2,6 +2,10 @@
 
 use std::process::ExitCode;
 
+/// Most of what a launch allocates lives as long as the launch.
+#[global_allocator]
+static HEAP: cowork_linux::Heap = cowork_linux::Heap::new();
+
 fn main() -> ExitCode {
     cowork_linux::cli::main(std::env::args_os().skip(1).collect())
 }

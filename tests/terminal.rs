@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::fs::File;
-use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -359,39 +357,4 @@ fn a_screen_that_could_not_be_opened_again_is_never_waited_for() {
         try_read(&screen, &mut seen);
     }
     assert!(seen == data[..sent]);
-}
-
-/// `cargo test --release --test terminal -- --ignored --nocapture`
-#[test]
-#[ignore = "a measurement, meaningful only in a release build"]
-#[allow(clippy::print_stderr)]
-fn throughput() {
-    let Setup {
-        person,
-        program,
-        mut relay,
-    } = setup();
-    let data = pattern(1 << 20);
-    let (start, rounds) = (Instant::now(), 100);
-    let printer = std::thread::spawn(move || {
-        fcntl(&program, FcntlArg::F_SETFL(OFlag::O_RDWR)).unwrap();
-        let mut program = File::from(program);
-        for _ in 0..rounds {
-            program.write_all(&data).unwrap();
-        }
-    });
-    let (mut seen, mut count) = (Vec::new(), 0);
-    while !relay.finished() {
-        relay.progress().unwrap();
-        try_read(&person.screen, &mut seen);
-        count += std::mem::take(&mut seen).len();
-        if !relay.finished() {
-            wait(&relay, &[(&person.screen, PollFlags::POLLIN)]);
-        }
-    }
-    printer.join().unwrap();
-    eprintln!(
-        "relay: {:.0} MB/s",
-        count as f64 / start.elapsed().as_secs_f64() / 1e6
-    );
 }

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::time::Instant;
-
 use cowork_linux::terminal::EscapeFilter;
 use proptest::prelude::*;
 
@@ -349,40 +347,5 @@ proptest! {
     #[test]
     fn text_is_never_changed(input in "[^\\x05\\x1b\u{80}-\u{9f}]{0,200}") {
         prop_assert_eq!(filtered(&input), input.into_bytes());
-    }
-}
-
-/// `cargo test --release --test terminal_escape -- --ignored --nocapture`
-#[test]
-#[ignore = "a measurement, meaningful only in a release build"]
-#[allow(clippy::print_stderr)]
-fn throughput() {
-    let samples = [
-        (
-            "ascii",
-            "the quick brown fox jumps over the lazy dog 0123456789\r\n".repeat(1200),
-        ),
-        (
-            "utf-8",
-            "größer als 日本語 und «кот» – ½ 👩‍💻\r\n".repeat(1500),
-        ),
-        (
-            "colours",
-            "\x1b[32mok\x1b[0m test \x1b[38;5;12mname\x1b[0m ... passed\r\n".repeat(1300),
-        ),
-        ("refused", "\x1b]52;c;eA==\x07".repeat(5000)),
-    ];
-    for (name, sample) in samples {
-        let (mut filter, mut output) = (EscapeFilter::new(), Vec::with_capacity(1 << 18));
-        let (start, rounds) = (Instant::now(), 4000);
-        for _ in 0..rounds {
-            output.clear();
-            filter.filter(sample.as_bytes(), &mut output);
-        }
-        let bytes = (sample.len() * rounds) as f64;
-        eprintln!(
-            "{name}: {:.0} MB/s",
-            bytes / start.elapsed().as_secs_f64() / 1e6
-        );
     }
 }

@@ -14,6 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use nix::errno::Errno;
+use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::sys::stat::{Mode, umask};
 
 mod attributes;
@@ -193,12 +194,7 @@ impl Broker {
             Answer::File {
                 file,
                 close_on_exec,
-            } => notify::finish_with_file(listener, request.id, file.as_fd(), *close_on_exec)
-                .or_else(|error| {
-                    // Most likely the caller has no free descriptor.
-                    let errno = error.raw_os_error().unwrap_or(libc::EMFILE);
-                    notify::finish(listener, request.id, errno)
-                }),
+            } => give(listener, request.id, file, *close_on_exec),
             Answer::Gone => Ok(()),
         };
         if let Answer::Guarded { path, rule } = answer {
@@ -249,6 +245,20 @@ impl Case<'_> {
         umask(ours);
         Ok(made?)
     }
+}
+
+/// Hands a file over. A signal at the wrong moment would take the file back but leave the answer
+/// sent, and the caller would find its terminal under number 0: none may come.
+fn give(listener: BorrowedFd<'_>, id: u64, file: &OwnedFd, close_on_exec: bool) -> io::Result<()> {
+    let usual = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK);
+    let given = notify::finish_with_file(listener, id, file.as_fd(), close_on_exec);
+    if let Ok(usual) = usual {
+        let _ = usual.thread_set_mask();
+    }
+    given.or_else(|error| {
+        // Most likely the caller has no free descriptor.
+        notify::finish(listener, id, error.raw_os_error().unwrap_or(libc::EMFILE))
+    })
 }
 
 /// The permission bits of a mode that may be given to new files.

@@ -1,9 +1,12 @@
 //! Policy + facts + request -> plan. Pure; the order of this function is the order of the plan.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use super::step::{InsideStep, Limit};
-use super::{Facts, Guarding, Identity, Landlock, Plan, Program, Request, Session};
+use super::step::{BuildStep, InsideStep, Limit};
+use super::{
+    Facts, Guarding, Identity, Landlock, OwnFolder, Place, Plan, Program, Request, Session,
+};
 use super::{environment, layout, lockdown};
 use crate::policy::{InsidePath, Isolation, Layer, NetMode, PathError, Policy};
 
@@ -28,6 +31,11 @@ pub enum PlanError {
     NoPlaces(String),
     #[error("cannot start in {0}, because that is not an absolute path in the box")]
     Workdir(String),
+    #[error(
+        "cannot pass {what} to the program, because it has {length} bytes and a program can get \
+         less than 128 KiB in one piece"
+    )]
+    TooLong { what: String, length: usize },
     #[error("cannot call the box `{0}`, because a host name has 1 to 63 of a-z, A-Z, 0-9 and `-`")]
     Hostname(String),
 }
@@ -47,6 +55,7 @@ impl PlanError {
             Self::NothingLeft => "use a kernel from 5.13 on with Landlock enabled".into(),
             Self::NoPlaces(_) => "leave the place out: --mount SRC[:MODE]".into(),
             Self::Workdir(_) => "write a path such as /workspace or /tmp".into(),
+            Self::TooLong { .. } => "put it into a file and pass the file's name".into(),
             Self::Hostname(_) => "for example: --hostname box".into(),
         })
     }
@@ -61,10 +70,6 @@ pub fn build(policy: &Policy, facts: &Facts, request: &Request) -> Result<Plan, 
         false => layout::weak_tree(policy, facts, request, &session)?,
     };
     let lock = lockdown::decide(policy, facts, &build)?;
-    if policy.guard.enabled && !facts.seccomp_notify && !request.mounts.is_empty() {
-        let because = "this kernel has no seccomp user notification";
-        lockdown::excuse(policy, Layer::Guard, because)?;
-    }
     let cwd = working_directory(request, &places, &session)?;
     let inside = inside_steps(policy, request, &cwd)?;
     let env = environment::variables(policy, facts, request, &session, places.first());
@@ -72,11 +77,12 @@ pub fn build(policy: &Policy, facts: &Facts, request: &Request) -> Result<Plan, 
         true => vec![facts.shell.clone().into_os_string()],
         false => request.argv.clone(),
     };
+    short_enough(&argv, &env)?;
     Ok(Plan {
         isolation: policy.lock.isolation,
         network: policy.net.mode,
         identity: identity(policy, facts),
-        notes: notes(policy, facts, request, &lock),
+        notes: notes(policy, facts, request, &build, &lock),
         build,
         inside,
         lock,
@@ -92,20 +98,45 @@ pub fn build(policy: &Policy, facts: &Facts, request: &Request) -> Result<Plan, 
     })
 }
 
+/// The kernel takes no single argument or variable of this length; found out only by the last
+/// step of a launch, it would leave everything made in vain.
+const LONGEST_STRING: usize = 128 << 10;
+
+fn short_enough(argv: &[OsString], env: &[(OsString, OsString)]) -> Result<(), PlanError> {
+    let too_long = |length: &usize| *length >= LONGEST_STRING;
+    for (at, word) in argv.iter().enumerate() {
+        if let Some(length) = Some(word.len()).filter(too_long) {
+            let what = format!("word {} of the command", at + 1);
+            return Err(PlanError::TooLong { what, length });
+        }
+    }
+    for (name, value) in env {
+        if let Some(length) = Some(name.len() + 1 + value.len()).filter(too_long) {
+            let what = format!("the variable {}", name.to_string_lossy());
+            return Err(PlanError::TooLong { what, length });
+        }
+    }
+    Ok(())
+}
+
 fn session(policy: &Policy, facts: &Facts, request: &Request) -> Result<Session, PlanError> {
-    let directory = facts
-        .state_directory
-        .join("sessions")
-        .join(request.id.as_str());
-    let home = match policy.lock.isolation {
-        Isolation::Namespaces => PathBuf::from("/sessions").join(request.id.as_str()),
-        Isolation::Landlock => directory.join("home"),
+    let (id, kept) = (request.id.clone(), request.kept);
+    let own = facts.state_directory.join("sessions").join(id.as_str());
+    // Without namespaces the program sees the host's paths, which must be the session's alone.
+    let weak = policy.lock.isolation == Isolation::Landlock;
+    let place = match kept || weak {
+        true => Place::Own(own.clone()),
+        false => Place::Room(facts.state_directory.join("rooms")),
+    };
+    let home = match weak {
+        false => PathBuf::from("/sessions").join(id.as_str()),
+        true => own.join(OwnFolder::Home.name()),
     };
     let home = InsidePath::new(home).map_err(PlanError::Path)?;
     Ok(Session {
-        id: request.id.clone(),
-        directory,
-        kept: request.kept,
+        id,
+        place,
+        kept,
         home,
     })
 }
@@ -213,6 +244,7 @@ fn notes(
     policy: &Policy,
     facts: &Facts,
     request: &Request,
+    build: &[BuildStep],
     lock: &lockdown::Lockdown,
 ) -> Vec<String> {
     let mut notes = Vec::new();
@@ -236,6 +268,10 @@ fn notes(
     }
     if policy.lock.nesting {
         note("nesting: programs inside may make namespaces and mounts of their own; Landlock's file rules are off, its scopes stay".into());
+        if let Guarding::On { .. } = lock.guarding {
+            // A read-only mount of theirs and a guarded one of ours look alike, and theirs counts.
+            note("nesting: in a sandbox of their own, programs can read guarded mounts and not write to them".into());
+        }
     }
     if let Landlock::Excused(because) = &lock.landlock {
         note(format!("without Landlock: {because}"));
@@ -248,8 +284,7 @@ fn notes(
         ));
     }
     if let Guarding::Off(because) = &lock.guarding
-        && !request.mounts.is_empty()
-        && !policy.guard.enabled
+        && lockdown::has_open_mount(build)
     {
         note(format!(
             "no guard on git hooks and agent settings: {because}"

@@ -4,7 +4,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use super::{Facts, Request, Session};
+use super::{Facts, OwnFolder, Request, Session};
 use crate::policy::{InsidePath, Isolation, Policy};
 
 const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -24,7 +24,7 @@ pub(super) fn variables(
     env.set("LOGNAME", &user);
     env.set("SHELL", &facts.shell);
     if policy.lock.isolation == Isolation::Landlock {
-        env.set("TMPDIR", session.directory.join("tmp"));
+        env.set("TMPDIR", session.on_the_host(OwnFolder::Tmp));
         // A system-wide configuration that is there and cannot be read stops git.
         env.set("GIT_CONFIG_NOSYSTEM", "1");
     }

@@ -5,29 +5,11 @@ use std::path::{Path, PathBuf};
 
 use super::build::PlanError;
 use super::etc;
-use super::step::{BindMode, BuildStep};
+use super::places::places;
+use super::step::{BindMode, BuildStep, OwnFolder};
 use super::{Facts, LandlockRule, Needed, Request, Rights, Session, Source, SystemEntry};
 use crate::policy::{Access, Bytes, InsidePath, NetMode, Policy};
 
-/// Places that belong to the box: no mount may go there or above them.
-const RESERVED: [&str; 16] = [
-    "/bin",
-    "/dev",
-    "/etc",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/libx32",
-    "/proc",
-    "/run",
-    "/sbin",
-    "/sessions",
-    "/sys",
-    "/tmp",
-    "/usr",
-    "/var",
-    "/workspace",
-];
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 const SHARED_MEMORY: Bytes = Bytes(256 << 20);
 /// Where the mount points are made before they are shown below the home.
@@ -63,6 +45,17 @@ impl Steps {
                 self.steps.push(BuildStep::Folder { at, mode: 0o755 });
             }
         }
+    }
+
+    /// Whether a step so far has put the host's own there, or a folder with it.
+    fn shows(&self, wanted: &InsidePath, as_mode: BindMode) -> bool {
+        self.steps.iter().any(|step| match step {
+            BuildStep::System { path, at, .. } => path == at.as_path() && wanted.starts_with(at),
+            BuildStep::Bind { at, mode, .. } => {
+                wanted.starts_with(at) && (as_mode == BindMode::Read || *mode == as_mode)
+            }
+            _ => false,
+        })
     }
 
     fn link(&mut self, at: &'static str, to: impl Into<PathBuf>) {
@@ -111,7 +104,11 @@ pub(super) fn tree(
     }
     home(&mut all, session, &places);
     for needed in &request.needed {
-        visible(&mut all, needed)?;
+        let at = InsidePath::new(below_tmp(&needed.path)).map_err(PlanError::Path)?;
+        let mode = mode(policy, facts, needed.access);
+        if !all.shows(&at, mode) {
+            visible(&mut all, needed, at, mode);
+        }
     }
     for (source, at) in request.mounts.iter().zip(&places) {
         if !at.starts_with(&session.home) {
@@ -125,13 +122,18 @@ pub(super) fn tree(
     Ok((all.steps, places))
 }
 
-fn share(policy: &Policy, facts: &Facts, source: &Source, at: &InsidePath) -> BuildStep {
-    let mode = match source.access {
+/// How what was asked for is given under this policy.
+fn mode(policy: &Policy, facts: &Facts, access: Access) -> BindMode {
+    match access {
         Access::Read => BindMode::Read,
         Access::Write if policy.files.read_only_workspace => BindMode::Read,
         Access::Write if policy.guard.enabled && facts.seccomp_notify => BindMode::Guarded,
         Access::Write => BindMode::Write,
-    };
+    }
+}
+
+fn share(policy: &Policy, facts: &Facts, source: &Source, at: &InsidePath) -> BuildStep {
+    let mode = mode(policy, facts, source.access);
     let (from, seen) = (source.path.clone(), source.seen);
     BuildStep::Bind {
         from,
@@ -209,26 +211,22 @@ fn home(all: &mut Steps, session: &Session, places: &[InsidePath]) {
             all.folder(&at, 0o755);
         }
     }
-    let ours = |name: &str, at| BuildStep::Own {
-        from: session.directory.join(name),
-        at,
-    };
-    all.steps.push(ours("home", session.home.clone()));
+    let ours = |folder, at| BuildStep::Own { folder, at };
+    all.steps.push(ours(OwnFolder::Home, session.home.clone()));
     if let (Ok(mnt), Ok(outputs)) = (session.home.join("mnt"), session.home.join("mnt/outputs")) {
         all.steps.push(BuildStep::MountPoints {
             from: staging,
             at: mnt,
         });
-        all.steps.push(ours("outputs", outputs));
+        all.steps.push(ours(OwnFolder::Outputs, outputs));
     }
 }
 
-fn visible(all: &mut Steps, needed: &Needed) -> Result<(), PlanError> {
-    let at = InsidePath::new(&needed.path).map_err(PlanError::Path)?;
+fn visible(all: &mut Steps, needed: &Needed, at: InsidePath, mode: BindMode) {
     if let Some(to) = &needed.link_to {
         all.parents(&at);
         all.steps.push(BuildStep::Link { at, to: to.clone() });
-        return Ok(());
+        return;
     }
     if needed.is_folder {
         all.folder(&at, 0o755);
@@ -243,57 +241,15 @@ fn visible(all: &mut Steps, needed: &Needed) -> Result<(), PlanError> {
         from: needed.path.clone(),
         seen: needed.seen,
         at,
-        mode: match needed.access {
-            Access::Read => BindMode::Read,
-            Access::Write => BindMode::Guarded,
-        },
+        mode,
         is_folder: needed.is_folder,
     });
-    Ok(())
 }
 
-/// Decides where each mount goes and refuses two in one place or one inside another.
-fn places(request: &Request, session: &Session) -> Result<Vec<InsidePath>, PlanError> {
-    let below = session.home.join("mnt").map_err(PlanError::Path)?;
-    let mut places: Vec<InsidePath> = Vec::with_capacity(request.mounts.len());
-    for source in &request.mounts {
-        let at = match &source.place {
-            Some(place) if place.is_absolute() => elsewhere(place)?,
-            Some(place) => checked(&below, place)?,
-            None => checked(&below, Path::new(&source.name))?,
-        };
-        if at == below || at.as_path() == below.as_path().join("outputs") {
-            return Err(PlanError::PlaceTaken {
-                at,
-                by: "the session's outputs".to_owned(),
-            });
-        }
-        let clash = places
-            .iter()
-            .position(|p| p.starts_with(&at) || at.starts_with(p));
-        if let Some(other) = clash {
-            let by = request.mounts[other].path.display().to_string();
-            return Err(PlanError::PlaceTaken { at, by });
-        }
-        places.push(at);
-    }
-    Ok(places)
-}
-
-fn checked(below: &InsidePath, place: &Path) -> Result<InsidePath, PlanError> {
-    InsidePath::new(place).map_err(PlanError::Path)?;
-    InsidePath::new(below.as_path().join(place)).map_err(PlanError::Path)
-}
-
-fn elsewhere(place: &Path) -> Result<InsidePath, PlanError> {
-    let at = InsidePath::new(place).map_err(PlanError::Path)?;
-    let taken = at.as_path() == Path::new("/")
-        || RESERVED.iter().any(|name| at.as_path().starts_with(name));
-    if taken {
-        let error = crate::policy::PathError::Reserved(at.to_string());
-        return Err(PlanError::Path(error));
-    }
-    Ok(at)
+/// In the box /var/tmp is a link to /tmp: what lies below it on the host goes below the other.
+fn below_tmp(path: &Path) -> PathBuf {
+    let rest = path.strip_prefix("/var/tmp").ok();
+    rest.map_or_else(|| path.to_owned(), |rest| Path::new("/tmp").join(rest))
 }
 
 /// The weaker form has no tree of its own: the same paths as on the host, named one by one.
@@ -326,10 +282,10 @@ pub(super) fn weak_tree(
     steps.push(BuildStep::Proc {
         at: InsidePath::fixed("/proc"),
     });
-    for name in ["home", "outputs", "tmp"] {
-        let from = session.directory.join(name);
-        let at = InsidePath::new(&from).map_err(PlanError::Path)?;
-        steps.push(BuildStep::Own { from, at });
+    for folder in [OwnFolder::Home, OwnFolder::Outputs, OwnFolder::Tmp] {
+        let at = session.on_the_host(folder);
+        let at = InsidePath::new(at).map_err(PlanError::Path)?;
+        steps.push(BuildStep::Own { folder, at });
     }
     let mut places = Vec::new();
     for needed in &request.needed {

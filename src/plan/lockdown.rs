@@ -79,7 +79,7 @@ pub(super) fn decide(
     Ok(Lockdown {
         landlock: landlock(policy, facts, build)?,
         seccomp: seccomp(policy),
-        guarding: guarding(policy, build),
+        guarding: guarding(policy, build)?,
     })
 }
 
@@ -155,9 +155,13 @@ fn seccomp(policy: &Policy) -> Seccomp {
     }
 }
 
-fn guarding(policy: &Policy, build: &[BuildStep]) -> Guarding {
+fn guarding(policy: &Policy, build: &[BuildStep]) -> Result<Guarding, PlanError> {
     if !policy.guard.enabled {
-        return Guarding::Off("the policy lifts it".to_owned());
+        return Ok(Guarding::Off("the policy lifts it".to_owned()));
+    }
+    if has_open_mount(build) {
+        let because = "this kernel has no seccomp user notification";
+        return excuse(policy, Layer::Guard, because).map(Guarding::Off);
     }
     let doors: Vec<_> = build
         .iter()
@@ -171,16 +175,24 @@ fn guarding(policy: &Policy, build: &[BuildStep]) -> Guarding {
         })
         .collect();
     if doors.is_empty() {
-        return Guarding::Off("no mount needs it".to_owned());
+        return Ok(Guarding::Off("no mount needs it".to_owned()));
     }
-    Guarding::On {
+    Ok(Guarding::On {
         rules: policy.guard.clone(),
         doors,
-    }
+    })
+}
+
+/// Whether programs can write to a mount with nobody looking.
+pub(super) fn has_open_mount(build: &[BuildStep]) -> bool {
+    build.iter().any(|step| {
+        let open = BindMode::Write;
+        matches!(step, BuildStep::Bind { mode, .. } if *mode == open)
+    })
 }
 
 /// The reason again if the layer may be missing, an error if not.
-pub(super) fn excuse(policy: &Policy, layer: Layer, because: &str) -> Result<String, PlanError> {
+fn excuse(policy: &Policy, layer: Layer, because: &str) -> Result<String, PlanError> {
     if policy.lock.allow_missing.contains(&layer) {
         Ok(because.to_owned())
     } else {

@@ -8,6 +8,7 @@ mod environment;
 mod etc;
 mod layout;
 mod lockdown;
+mod places;
 mod show;
 mod step;
 
@@ -22,7 +23,7 @@ use crate::policy::{Guard, InsidePath, Isolation, Layer, NetMode, SessionId};
 pub use build::{PlanError, build};
 pub use lockdown::{Landlock, LandlockRule, Lockdown, Rights, Seccomp};
 pub use show::{Sentences, one_line};
-pub use step::{BindMode, BuildStep, InsideStep, Limit, Seen};
+pub use step::{BindMode, BuildStep, InsideStep, Limit, OwnFolder, Seen};
 
 /// Everything that will happen, in the order in which it will happen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -47,12 +48,37 @@ pub struct Plan {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Session {
     pub id: SessionId,
-    /// The directory that holds `home`, `outputs` and the lock.
-    pub directory: PathBuf,
+    pub place: Place,
     /// Whether the home is there for the next run of the same name.
     pub kept: bool,
     /// The home as the program sees it.
     pub home: InsidePath,
+}
+
+impl Session {
+    /// A folder of the session as a path on the host; for sessions with a directory of their own.
+    fn on_the_host(&self, folder: OwnFolder) -> PathBuf {
+        let (Place::Own(directory) | Place::Room(directory)) = &self.place;
+        directory.join(folder.name())
+    }
+
+    /// What all sessions share on the host.
+    pub fn state_directory(&self) -> &std::path::Path {
+        let (directory, up) = match &self.place {
+            Place::Own(directory) => (directory, 2),
+            Place::Room(rooms) => (rooms, 1),
+        };
+        directory.ancestors().nth(up).unwrap_or(directory)
+    }
+}
+
+/// Where a session's own folders are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub enum Place {
+    /// In a directory of its own.
+    Own(PathBuf),
+    /// In any free one of the rooms kept here, which is left as clean as it was found.
+    Room(PathBuf),
 }
 
 /// Who the program is, inside and as the host's kernel sees it.

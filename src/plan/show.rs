@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Serializer;
 use serde::ser::SerializeSeq;
 
-use super::{BindMode, BuildStep, Guarding, Landlock, Plan, Seccomp, Stdio};
+use super::{BindMode, BuildStep, Guarding, Landlock, Place, Plan, Seccomp, Stdio};
 use crate::policy::{Isolation, NetMode};
 use crate::terminal::printable;
 
@@ -22,14 +22,7 @@ impl fmt::Display for Sentences<'_> {
             number += 1;
             writeln!(f, "{number:3}  {}", printable(&text.to_string()))
         };
-        line(
-            f,
-            &format_args!(
-                "open the session {} in {}",
-                plan.session.id,
-                plan.session.directory.display()
-            ),
-        )?;
+        line(f, &format_args!("{}", open(plan)))?;
         line(f, &format_args!("{}", start(plan)))?;
         for step in &plan.build {
             line(f, step)?;
@@ -61,6 +54,14 @@ impl fmt::Display for Sentences<'_> {
             writeln!(f, "note: {}", printable(note))?;
         }
         Ok(())
+    }
+}
+
+fn open(plan: &Plan) -> String {
+    let id = &plan.session.id;
+    match &plan.session.place {
+        Place::Own(directory) => format!("open the session {id} in {}", directory.display()),
+        Place::Room(_) => format!("open the session {id} with an empty home, gone at the end"),
     }
 }
 
@@ -153,7 +154,7 @@ pub fn one_line(plan: &Plan) -> String {
         .build
         .iter()
         .filter_map(|step| match step {
-            BuildStep::Bind { from, mode, .. } if !from.starts_with(&plan.session.directory) => {
+            BuildStep::Bind { from, mode, .. } => {
                 let mode = if *mode == BindMode::Read { "ro" } else { "rw" };
                 Some(format!("{} ({mode})", from.display()))
             }

@@ -35,6 +35,31 @@ impl fmt::Display for BindMode {
     }
 }
 
+/// A folder that every session has on the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OwnFolder {
+    Home,
+    Outputs,
+    Tmp,
+}
+
+impl OwnFolder {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Home => "home",
+            Self::Outputs => "outputs",
+            Self::Tmp => "tmp",
+        }
+    }
+}
+
+impl fmt::Display for OwnFolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// Steps up to entering the new root.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub enum BuildStep {
@@ -73,7 +98,7 @@ pub enum BuildStep {
     },
     /// A folder of the session itself; made by us, so only its owner is checked.
     Own {
-        from: PathBuf,
+        folder: OwnFolder,
         at: InsidePath,
     },
     /// The folder that holds the mounts: ours, so that no mount point is made in the user's.
@@ -126,9 +151,7 @@ impl fmt::Display for BuildStep {
             Self::Bind { from, at, mode, .. } => {
                 write!(f, "share {} at {at} ({mode})", from.display())
             }
-            Self::Own { from, at } => {
-                write!(f, "keep {} at {at} (read and write)", from.display())
-            }
+            Self::Own { folder, at } => write!(f, "keep the session's {folder} at {at}"),
             Self::MountPoints { at, .. } => write!(f, "make the places for mounts in {at}"),
             Self::Tmpfs { at, size, .. } => write!(f, "make an empty {at} of at most {size}"),
             Self::Proc { at } => write!(f, "show the box's own processes at {at}"),

@@ -13,6 +13,7 @@ mod error;
 mod expand;
 pub mod file;
 pub mod git_config;
+mod git_settings;
 pub mod guard;
 mod key;
 #[cfg(test)]

@@ -8,8 +8,10 @@ use std::path::Path;
 use crate::plan::EtcEntry;
 
 /// Shown as they are: too large to copy, or folders.
-const SHOWN: [&str; 6] = [
+const SHOWN: [&str; 7] = [
     "alternatives",
+    // Debian's Chromium is a script that does not start without it.
+    "chromium.d",
     "crypto-policies",
     "fonts",
     "ld.so.cache",

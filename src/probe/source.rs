@@ -40,7 +40,7 @@ impl SourceError {
 }
 
 /// Resolves a mount's source: links are followed now and never again.
-pub fn look_at(spec: &MountSpec, state: &Path) -> Result<Source, SourceError> {
+pub fn look_at(spec: &MountSpec, off_limits: &OffLimits) -> Result<Source, SourceError> {
     let shown = spec.source.display().to_string();
     let unreachable = |source| SourceError::Unreachable {
         path: shown.clone(),
@@ -61,7 +61,7 @@ pub fn look_at(spec: &MountSpec, state: &Path) -> Result<Source, SourceError> {
         nix::unistd::AccessFlags::R_OK | nix::unistd::AccessFlags::X_OK,
     )
     .map_err(|e| unreachable(e.into()))?;
-    if let Some(why) = too_wide(&path, state) {
+    if let Some(why) = off_limits.objection(&path) {
         return Err(SourceError::TooWide { path: shown, why });
     }
     let name = own_name(&spec.source)
@@ -102,48 +102,84 @@ fn not_a_folder(metadata: &std::fs::Metadata) -> Option<&'static str> {
     }
 }
 
-/// Folders that would show more than a project, or let the box change its own walls.
-fn too_wide(path: &Path, state: &Path) -> Option<&'static str> {
-    const SYSTEM: [&str; 12] = [
-        "/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/proc", "/run", "/sys", "/usr",
-        "/var",
-    ];
-    const KEYS: [&str; 9] = [
-        ".ssh",
-        ".gnupg",
-        ".aws",
-        ".kube",
-        ".docker",
-        ".password-store",
-        ".azure",
-        ".config/gcloud",
-        ".mozilla",
-    ];
-    if SYSTEM.iter().any(|name| path == Path::new(name)) {
-        return Some("that is a part of the system");
+/// What must not be shared: a folder that holds it would show more than a project, or let the
+/// box change its own walls.
+#[derive(Debug)]
+pub struct OffLimits {
+    state: PathBuf,
+    home: Option<PathBuf>,
+}
+
+impl OffLimits {
+    /// Resolves the two paths once for all mounts.
+    pub fn new(state: &Path, home: Option<PathBuf>) -> Self {
+        let resolved =
+            |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let home = home
+            .filter(|home| home.is_absolute())
+            .map(|home| resolved(&home));
+        Self {
+            state: resolved(state),
+            home: home.filter(|home| home != Path::new("/")),
+        }
     }
-    if ["/proc", "/sys", "/dev"]
-        .iter()
-        .any(|name| path.starts_with(name))
-    {
-        return Some("that is a view of the kernel, not a folder of files");
+
+    /// Why this folder may not be shared.
+    fn objection(&self, path: &Path) -> Option<&'static str> {
+        // On merged systems /bin is a link, so what it leads to is named as well.
+        const SYSTEM: [&str; 17] = [
+            "/",
+            "/bin",
+            "/boot",
+            "/dev",
+            "/etc",
+            "/home",
+            "/lib",
+            "/proc",
+            "/root",
+            "/run",
+            "/sbin",
+            "/sys",
+            "/usr",
+            "/usr/bin",
+            "/usr/lib",
+            "/usr/sbin",
+            "/var",
+        ];
+        const KERNEL: [&str; 3] = ["/proc", "/sys", "/dev"];
+        const KEYS: [&str; 9] = [
+            ".ssh",
+            ".gnupg",
+            ".aws",
+            ".kube",
+            ".docker",
+            ".password-store",
+            ".azure",
+            ".config/gcloud",
+            ".mozilla",
+        ];
+        let is_home = self
+            .home
+            .as_ref()
+            .is_some_and(|home| home.starts_with(path));
+        let has_keys = |home: &PathBuf| {
+            let below = path.strip_prefix(home);
+            below.is_ok_and(|below| KEYS.iter().any(|name| below.starts_with(name)))
+        };
+        Some(match () {
+            () if SYSTEM.iter().any(|name| path == Path::new(name)) => {
+                "that is a part of the system"
+            }
+            () if KERNEL.iter().any(|name| path.starts_with(name)) => {
+                "that is a view of the kernel, not a folder of files"
+            }
+            () if path.starts_with(&self.state) => "that is where sessions keep their state",
+            () if is_home => "it holds your whole home, with every key in it",
+            () if self.state.starts_with(path) => "it holds the state of all sessions",
+            () if self.home.as_ref().is_some_and(has_keys) => "it holds keys",
+            () => return None,
+        })
     }
-    let state = std::fs::canonicalize(state).unwrap_or_else(|_| state.to_owned());
-    if path.starts_with(&state) {
-        return Some("that is where sessions keep their state");
-    }
-    let home = std::env::var_os("HOME")
-        .map(PathBuf::from)
-        .filter(|home| home.is_absolute())?;
-    let home = std::fs::canonicalize(&home).unwrap_or(home);
-    if home != Path::new("/") && home.starts_with(path) {
-        return Some("it holds your whole home, with every key in it");
-    }
-    if state.starts_with(path) {
-        return Some("it holds the state of all sessions");
-    }
-    let keys = KEYS.iter().any(|name| path.starts_with(home.join(name)));
-    keys.then_some("it holds keys")
 }
 
 /// A path the policy wants seen, read-only and at the same place.

@@ -2,12 +2,14 @@
 //! failure as two numbers; the launcher owns the plan and makes the words.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
 use nix::fcntl::OFlag;
 use nix::pty::{grantpt, posix_openpt, unlockpt};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::stat::{Mode, umask};
+use nix::sys::termios::{LocalFlags, OutputFlags, SetArg, tcgetattr, tcsetattr};
 
 use super::init::{self, Locked};
 use super::lockdown;
@@ -25,6 +27,7 @@ use crate::sys::process::SingleThreaded;
 pub(super) struct Orders<'a> {
     pub(super) plan: &'a Plan,
     pub(super) filters: &'a [Vec<u8>],
+    pub(super) directory: &'a Path,
     pub(super) prepared: Prepared,
     pub(super) ends: BoxEnds,
     pub(super) wire: Wire,
@@ -88,11 +91,12 @@ fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
     let Orders {
         plan,
         filters,
+        directory,
         prepared,
         ends,
         wire,
     } = orders;
-    let mut site = Site::new(&plan.identity, prepared);
+    let mut site = Site::new(&plan.identity, directory, prepared);
     let mut terminal = None;
     let done = (|| {
         stay_with_launcher(plan, &wire)?;
@@ -221,6 +225,23 @@ fn limit(what: Limit, value: u64) -> io::Result<()> {
     Ok(setrlimit(resource, value, value)?)
 }
 
+/// Before the program can look at it: the caller's size, and no second echo or line ending where
+/// the caller's terminal stays as it is.
+fn fit_to_callers(plan: &Plan, master: BorrowedFd<'_>) -> io::Result<()> {
+    let is = |number: usize| plan.stdio[number] == Stdio::Terminal;
+    let callers = (0..3).find(|number| is(*number));
+    if let Some(Ok(size)) = callers.map(|n| sys::tty::size(sys::fds::standard(n as i32))) {
+        sys::tty::set_size(master, size)?;
+    }
+    if !(is(0) && is(1)) {
+        let mut modes = tcgetattr(master)?;
+        modes.local_flags.remove(LocalFlags::ECHO);
+        modes.output_flags.remove(OutputFlags::OPOST);
+        tcsetattr(master, SetArg::TCSANOW, &modes)?;
+    }
+    Ok(())
+}
+
 /// Opens a terminal from the box's own set and hands the other end to the launcher.
 fn own_terminal(plan: &Plan, wire: &Wire, slot: &mut Option<OwnedFd>) -> io::Result<()> {
     if !plan.stdio.contains(&Stdio::Terminal) {
@@ -229,6 +250,7 @@ fn own_terminal(plan: &Plan, wire: &Wire, slot: &mut Option<OwnedFd>) -> io::Res
     let master = posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC)?;
     grantpt(&master)?;
     unlockpt(&master)?;
+    fit_to_callers(plan, master.as_fd())?;
     let name = nix::pty::ptsname_r(&master)?;
     let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
     *slot = Some(nix::fcntl::open(name.as_str(), flags, Mode::empty())?);

@@ -2,13 +2,14 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
 use super::child::{self, Orders};
 use super::orphans;
 use super::owners::{self, Trouble};
 use super::streams::{self, CallerEnds};
 use super::wire::{self, Message, Wire};
-use crate::plan::Plan;
+use crate::plan::{InsideStep, Plan};
 use crate::policy::{Isolation, NetMode};
 use crate::sys::process::{self, Forked, SingleThreaded};
 
@@ -26,6 +27,7 @@ pub enum LaunchError {
         what: String,
         is_bind: bool,
         is_proc: bool,
+        is_start: bool,
         source: io::Error,
     },
     #[error("cannot learn how the box is doing")]
@@ -50,6 +52,9 @@ impl LaunchError {
                 "clone3 is refused, usually by the container around this shell; \
                  `--isolation landlock` works without it"
                     .into()
+            }
+            Self::Step { is_start: true, .. } => {
+                "name a folder in the box, such as /workspace: --workdir DIR".into()
             }
             Self::Step { source, .. } if code(source) == libc::ESTALE => {
                 "it was replaced while the box was being built; run the command again".into()
@@ -92,9 +97,11 @@ impl LaunchError {
     }
 }
 
-/// A box that has been started: its first process and the line to it.
+/// A box that has been started: its first process and the line to it. Dropped before it is
+/// known to have ended, it is ended and waited for.
 #[derive(Debug)]
 pub struct Running {
+    ended: bool,
     pidfd: OwnedFd,
     wire: Wire,
     isolation: Isolation,
@@ -126,9 +133,20 @@ impl Running {
         }
     }
 
-    /// Waits until the first process, and with it everything in the box, is gone.
-    pub fn wait_gone(&self) {
+    /// The first process has said that nothing else runs in the box. What is left of it is
+    /// its own exit, and the kernel's work on that need not be waited for.
+    pub fn has_ended(&mut self) {
+        self.ended = true;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
         use nix::sys::wait::{Id, WaitPidFlag, waitid};
+        if self.ended {
+            return;
+        }
+        let _ = self.kill();
         let gone = || waitid(Id::PIDFd(self.pidfd.as_fd()), WaitPidFlag::WEXITED);
         while gone() == Err(nix::errno::Errno::EINTR) {}
         if self.isolation == Isolation::Landlock {
@@ -139,11 +157,12 @@ impl Running {
 }
 
 /// Starts a box. Read this to know what happens, and in which order.
-pub fn launch(plan: &Plan, filters: &[Vec<u8>]) -> Result<Running, LaunchError> {
+pub fn launch(plan: &Plan, filters: &[Vec<u8>], directory: &Path) -> Result<Running, LaunchError> {
     let proof = SingleThreaded::prove().map_err(LaunchError::Threads)?;
-    let (streams, ends) = streams::open(plan.stdio).map_err(LaunchError::Streams)?;
+    let (streams, ends) =
+        streams::open(plan.stdio, plan.identity.from_root).map_err(LaunchError::Streams)?;
     let (wire, theirs) = wire::pair().map_err(LaunchError::Streams)?;
-    let prepared = owners::prepare(&proof, plan).map_err(|trouble| match trouble {
+    let prepared = owners::prepare(&proof, plan, directory).map_err(|trouble| match trouble {
         Trouble::Namespace(source) => LaunchError::Clone(source),
         Trouble::Step(step, source) => explain(plan, step as u32, source),
     })?;
@@ -162,6 +181,7 @@ pub fn launch(plan: &Plan, filters: &[Vec<u8>]) -> Result<Running, LaunchError> 
                 Orders {
                     plan,
                     filters,
+                    directory,
                     prepared,
                     ends,
                     wire: theirs,
@@ -172,18 +192,20 @@ pub fn launch(plan: &Plan, filters: &[Vec<u8>]) -> Result<Running, LaunchError> 
     };
 
     drop((ends, theirs, prepared)); // or the end of a stream would never be seen
-    if plan.identity.from_root {
-        owners::write_maps_from_outside(&plan.identity, pid)
-            .map_err(|error| explain(plan, 0, error))?;
-        wire.send(&Message::Go).map_err(LaunchError::Wire)?;
-    }
-    Ok(Running {
+    let running = Running {
+        ended: false,
         pidfd,
         wire,
         isolation: plan.isolation,
         others,
         streams,
-    })
+    };
+    if plan.identity.from_root {
+        owners::write_maps_from_outside(&plan.identity, pid)
+            .map_err(|error| explain(plan, 0, error))?;
+        running.wire.send(&Message::Go).map_err(LaunchError::Wire)?;
+    }
+    Ok(running)
 }
 
 fn namespaces(plan: &Plan) -> i32 {
@@ -221,8 +243,13 @@ pub fn explain(plan: &Plan, step: u32, source: io::Error) -> LaunchError {
         },
         (None, None) => ("set up the box".to_owned(), false, false),
     };
+    let first_inside = plan.build.len();
+    let is_start = at
+        .checked_sub(first_inside)
+        .is_some_and(|rest| matches!(plan.inside.get(rest), Some(InsideStep::WorkingDirectory(_))));
     LaunchError::Step {
         what,
+        is_start,
         is_bind,
         is_proc,
         source,

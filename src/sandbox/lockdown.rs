@@ -25,7 +25,7 @@ pub(super) fn drop_capabilities(isolation: Isolation) -> io::Result<()> {
             .map_err(lost)?
             .is_empty();
     if !stays {
-        caps::clear(None, CapSet::Bounding).map_err(lost)?;
+        sys::process::drop_bounding_set()?;
     }
     for set in [
         CapSet::Ambient,

@@ -21,6 +21,8 @@ const SAFE: u64 = ATTR_NO_SETUID | ATTR_NO_DEVICES;
 #[derive(Debug)]
 pub(super) struct Site<'a> {
     pub(super) identity: &'a Identity,
+    /// The session's own directory on the host.
+    directory: &'a Path,
     /// Trees the launcher opened beforehand because only it could; by step number.
     pub(super) prepared: Prepared,
     root: Option<OwnedFd>,
@@ -29,9 +31,10 @@ pub(super) struct Site<'a> {
 }
 
 impl<'a> Site<'a> {
-    pub(super) fn new(identity: &'a Identity, prepared: Prepared) -> Self {
+    pub(super) fn new(identity: &'a Identity, directory: &'a Path, prepared: Prepared) -> Self {
         Self {
             identity,
+            directory,
             prepared,
             root: None,
             doors: Vec::new(),
@@ -101,10 +104,13 @@ pub(super) fn apply(site: &mut Site<'_>, number: usize, step: &BuildStep) -> io:
                 is_folder: *is_folder,
             },
         ),
-        BuildStep::Own { from, at } => {
+        BuildStep::Own { folder, at } => {
             let tree = match site.prepared.take(number) {
                 Some(tree) => tree,
-                None => mount::copy_tree(open_own(from)?.as_fd(), Path::new(""))?,
+                None => mount::copy_tree(
+                    open_own(&site.directory.join(folder.name()))?.as_fd(),
+                    Path::new(""),
+                )?,
             };
             mount::restrict_tree(tree.as_fd(), SAFE)?;
             site.attach(&tree, at)

@@ -45,7 +45,11 @@ pub(super) enum Trouble {
 
 /// For root: opens the caller's folders and maps their owner to the box's user. Others need
 /// nothing of this: their box has their own number.
-pub(super) fn prepare(proof: &SingleThreaded, plan: &Plan) -> Result<Prepared, Trouble> {
+pub(super) fn prepare(
+    proof: &SingleThreaded,
+    plan: &Plan,
+    directory: &Path,
+) -> Result<Prepared, Trouble> {
     let mut prepared = Prepared::default();
     if !plan.identity.from_root {
         return Ok(prepared);
@@ -54,8 +58,8 @@ pub(super) fn prepare(proof: &SingleThreaded, plan: &Plan) -> Result<Prepared, T
         let at = |error| Trouble::Step(number, error);
         let map = |source: &OwnedFd, owner| mapped(proof, &plan.identity, source, owner, at);
         match step {
-            BuildStep::Own { from, .. } => {
-                let source = open_own(from).map_err(at)?;
+            BuildStep::Own { folder, .. } => {
+                let source = open_own(&directory.join(folder.name())).map_err(at)?;
                 let tree = map(&source, (0, 0))?;
                 prepared.trees.push((number, tree));
             }

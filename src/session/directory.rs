@@ -1,15 +1,20 @@
-//! A session's directory on the host: `home` and `outputs`, held by a lock while it runs.
+//! A session's folders on the host, held by a lock while it runs. A session with a name has a
+//! directory of its own; one without moves into a free room and leaves it as it found it, so
+//! that a short run makes and removes nothing on the disk.
 
+use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::Flock;
 
+use super::made::Made;
 use super::remove::remove_tree;
-use crate::plan::Session;
+use crate::plan::{OwnFolder, Place, Session};
 use crate::policy::SessionId;
 use crate::sys;
 
@@ -43,6 +48,20 @@ impl DirectoryError {
             Self::Random(_) => "name it yourself: --name ID".into(),
         })
     }
+
+    pub(super) fn make(at: &Path, source: io::Error) -> Self {
+        Self::Make {
+            path: at.display().to_string(),
+            source,
+        }
+    }
+
+    fn foreign(at: &Path, why: &'static str) -> Self {
+        Self::Foreign {
+            path: at.display().to_string(),
+            why,
+        }
+    }
 }
 
 /// A name nobody uses yet.
@@ -57,101 +76,270 @@ pub fn fresh_id() -> Result<SessionId, DirectoryError> {
     SessionId::parse(&name).map_err(|e| DirectoryError::Random(io::Error::other(e)))
 }
 
-/// An open session directory. Dropping it unlocks it and, for a session without a name,
-/// removes everything but outputs.
+/// An open session directory. Dropping it cleans up and unlocks it.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
-    kept: bool,
-    _lock: Flock<File>,
+    session: Session,
+    /// What was not there before; empty again once it is removed.
+    made: Made,
+    /// Removed with its lock, so that the place may be somebody else's by now.
+    is_gone: bool,
+    lock: Flock<File>,
 }
 
 impl Directory {
+    /// Opens or makes it. What was made is removed again when that fails halfway.
     pub fn open(session: &Session) -> Result<Self, DirectoryError> {
-        let path = session.directory.clone();
-        let make = |at: &Path, source| DirectoryError::Make {
-            path: at.display().to_string(),
-            source,
+        let mut made = Made::default();
+        let found = match &session.place {
+            Place::Own(path) => own(path, session, &mut made),
+            Place::Room(rooms) => free_room(rooms, &mut made),
         };
-        let sessions = path.parent().unwrap_or(&path);
-        match new_folder(&path) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                fs::DirBuilder::new()
-                    .recursive(true)
-                    .mode(0o700)
-                    .create(sessions)
-                    .map_err(|e| make(sessions, e))?;
-                new_folder(&path).map_err(|e| make(&path, e))?;
-            }
-            Err(error) => return Err(make(&path, error)),
-        }
-        for own in [sessions.parent().unwrap_or(sessions), sessions, &path] {
-            ours(own).map_err(|why| DirectoryError::Foreign {
-                path: own.display().to_string(),
-                why,
-            })?;
-        }
-        let lock = lock(&path).map_err(|error| match error.raw_os_error() {
-            Some(libc::EWOULDBLOCK) => DirectoryError::Running(session.id.clone()),
-            _ => make(&path, error),
-        })?;
-        let opened = Self {
+        let (path, lock) = found.inspect_err(|_| made.remove())?;
+        let mut opened = Self {
             path,
-            kept: session.kept,
-            _lock: lock,
+            session: session.clone(),
+            made,
+            is_gone: false,
+            lock,
         };
-        for name in ["home", "home/mnt", "outputs", "tmp"] {
-            let folder = opened.path.join(name);
-            new_folder(&folder).map_err(|e| make(&folder, e))?;
-            if !fs::symlink_metadata(&folder).is_ok_and(|m| m.is_dir()) {
-                let path = folder.display().to_string();
-                return Err(DirectoryError::Foreign {
-                    path,
-                    why: "it is not a folder",
-                });
+        match opened.furnish() {
+            Ok(()) => Ok(opened),
+            Err(error) => {
+                opened.undo();
+                Err(error)
             }
         }
-        Ok(opened)
     }
 
-    /// Where outputs lie, if there are any.
+    /// The box never came to be: what is new with it goes, while the lock is still held.
+    pub fn undo(&mut self) {
+        self.is_gone = self.made.has(&self.path.join("lock"));
+        self.made.remove();
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where outputs will lie, if there are any.
     pub fn outputs(&self) -> Option<PathBuf> {
-        let outputs = self.path.join("outputs");
-        let any = fs::read_dir(&outputs).is_ok_and(|mut list| list.next().is_some());
-        any.then_some(outputs)
+        if self.change_times() == self.noted() {
+            return None;
+        }
+        let any = fs::read_dir(self.folder(OwnFolder::Outputs))
+            .is_ok_and(|mut list| list.next().is_some());
+        any.then(|| self.kept_place().join(OwnFolder::Outputs.name()))
+    }
+
+    fn folder(&self, folder: OwnFolder) -> PathBuf {
+        self.path.join(folder.name())
+    }
+
+    /// Where what a session leaves behind is kept under its name.
+    fn kept_place(&self) -> PathBuf {
+        self.session
+            .state_directory()
+            .join("sessions")
+            .join(self.session.id.as_str())
+    }
+
+    /// Makes the folders, or checks that they are as they should be.
+    fn furnish(&mut self) -> Result<(), DirectoryError> {
+        let is_room = matches!(self.session.place, Place::Room(_));
+        if is_room && self.is_clean() {
+            return Ok(());
+        }
+        if is_room {
+            // Somebody was killed in here: outputs are the user's, the rest is nobody's.
+            self.save_outputs()
+                .map_err(|e| DirectoryError::make(&self.path, e))?;
+            self.clear(OwnFolder::Home)
+                .map_err(|e| DirectoryError::make(&self.path, e))?;
+        }
+        let tmp = Some("tmp").filter(|_| !is_room);
+        for name in ["home", "home/mnt", "outputs"].into_iter().chain(tmp) {
+            let folder = self.path.join(name);
+            self.made.folder(&folder)?;
+            if !fs::symlink_metadata(&folder).is_ok_and(|m| m.is_dir()) {
+                return Err(DirectoryError::foreign(&folder, "it is not a folder"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nothing here tells of an earlier session: no file, no mode, no attribute.
+    ///
+    /// The kernel notes the time of every change to a folder, its entries, mode and attributes
+    /// alike, and nobody can set that note back. What was clean at those times still is.
+    fn is_clean(&self) -> bool {
+        let times = self.change_times();
+        if times.is_some() && times == self.noted() {
+            return true;
+        }
+        let home = self.folder(OwnFolder::Home);
+        let clean = holds_only(&home, &["mnt"])
+            && holds_only(&home.join("mnt"), &[])
+            && holds_only(&self.folder(OwnFolder::Outputs), &[]);
+        if let (true, Some(times)) = (clean, times) {
+            self.note(&times);
+        }
+        clean
+    }
+
+    fn change_times(&self) -> Option<String> {
+        let mut times = String::new();
+        for name in ["home", "home/mnt", "outputs"] {
+            let folder = fs::symlink_metadata(self.path.join(name)).ok()?;
+            let _ = writeln!(
+                times,
+                "{} {} {}",
+                folder.ino(),
+                folder.ctime(),
+                folder.ctime_nsec()
+            );
+        }
+        Some(times)
+    }
+
+    /// What the last one to leave the room wrote on the door.
+    fn noted(&self) -> Option<String> {
+        let mut text = [0u8; 256];
+        let length = self.lock.read_at(&mut text, 0).ok()?;
+        std::str::from_utf8(&text[..length]).ok().map(str::to_owned)
+    }
+
+    /// Only for a time long enough ago: a change in the same tick of the clock would not show.
+    fn note(&self, times: &str) {
+        let old = |name: &str| {
+            let changed = fs::symlink_metadata(self.path.join(name)).ok()?;
+            let since = UNIX_EPOCH + Duration::new(changed.ctime().max(0) as u64, 0);
+            SystemTime::now()
+                .duration_since(since)
+                .ok()
+                .filter(|age| *age >= Duration::from_secs(2))
+        };
+        if ["home", "home/mnt", "outputs"]
+            .into_iter()
+            .all(|name| old(name).is_some())
+        {
+            let _ = self
+                .lock
+                .set_len(0)
+                .and_then(|()| self.lock.write_all_at(times.as_bytes(), 0));
+        }
+    }
+
+    fn clear(&self, folder: OwnFolder) -> io::Result<()> {
+        let parent = OwnedFd::from(File::open(&self.path)?);
+        remove_tree(&parent, folder.name())
+    }
+
+    /// Moves outputs, if there are any, to where they are kept under the session's name.
+    fn save_outputs(&self) -> io::Result<()> {
+        let outputs = self.folder(OwnFolder::Outputs);
+        let empty = match fs::read_dir(&outputs) {
+            Ok(mut list) => list.next().is_none(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        if empty {
+            return fs::remove_dir(&outputs);
+        }
+        let kept = self.kept_place();
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&kept)?;
+        fs::rename(&outputs, kept.join(OwnFolder::Outputs.name()))
     }
 }
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        let Ok(folder) = File::open(&self.path).map(OwnedFd::from) else {
-            return;
-        };
-        let _ = remove_tree(&folder, "tmp");
-        if self.kept {
-            return;
-        }
-        let _ = remove_tree(&folder, "home");
-        // Only an empty one goes: what a program left in outputs is the user's.
-        if fs::remove_dir(self.path.join("outputs")).is_ok() {
-            let _ = fs::remove_file(self.path.join("lock"));
-            let _ = fs::remove_dir(&self.path);
+        match &self.session.place {
+            _ if self.is_gone => {}
+            Place::Room(_) if self.is_clean() => {}
+            Place::Room(_) => {
+                let _ = self.save_outputs();
+                let _ = self.clear(OwnFolder::Home);
+            }
+            Place::Own(_) => {
+                let _ = self.clear(OwnFolder::Tmp);
+                // Only an empty one goes: what a program left in outputs is the user's.
+                if !self.session.kept {
+                    let _ = self.clear(OwnFolder::Home);
+                    if fs::remove_dir(self.folder(OwnFolder::Outputs)).is_ok() {
+                        let _ = fs::remove_file(self.path.join("lock"));
+                        let _ = fs::remove_dir(&self.path);
+                    }
+                }
+            }
         }
     }
 }
 
-fn new_folder(path: &Path) -> io::Result<()> {
-    match fs::DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        other => other,
+fn own(
+    path: &Path,
+    session: &Session,
+    made: &mut Made,
+) -> Result<(PathBuf, Flock<File>), DirectoryError> {
+    // A box whose launcher was killed holds the lock until the kernel has taken it down, which is
+    // a matter of milliseconds: whoever starts it again at once is not told that it is running.
+    const TRIES: u32 = 25;
+    for _ in 0..TRIES {
+        all_ours(path, made)?;
+        match made.lock(path) {
+            Ok(lock) => return Ok((path.to_owned(), lock)),
+            Err(error) if is_taken(&error) => std::thread::sleep(Duration::from_millis(10)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(DirectoryError::make(path, error)),
+        }
     }
+    Err(DirectoryError::Running(session.id.clone()))
 }
 
-/// State is not trusted because it exists: it must be a folder, ours, and closed to others.
+/// The first room nobody is in.
+fn free_room(rooms: &Path, made: &mut Made) -> Result<(PathBuf, Flock<File>), DirectoryError> {
+    for number in 0..=u16::MAX {
+        let room = rooms.join(number.to_string());
+        all_ours(&room, made)?;
+        match made.lock(&room) {
+            Ok(lock) => return Ok((room, lock)),
+            // Somebody is in there, or is just removing what did not come to be.
+            Err(error) if is_taken(&error) || error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(DirectoryError::make(&room, error)),
+        }
+    }
+    Err(DirectoryError::make(
+        rooms,
+        io::Error::from_raw_os_error(libc::ENOSPC),
+    ))
+}
+
+fn is_taken(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EWOULDBLOCK)
+}
+
+/// State is not trusted because it exists: each level must be a folder, ours, closed to others.
+/// It is looked at before anything is made in it; a level that is missing is made.
+fn all_ours(path: &Path, made: &mut Made) -> Result<(), DirectoryError> {
+    let mut levels: Vec<&Path> = path.ancestors().take(3).collect();
+    levels.reverse();
+    for level in levels {
+        if level.symlink_metadata().is_err() {
+            made.folder(level)?;
+        }
+        ours(level).map_err(|why| DirectoryError::foreign(level, why))?;
+    }
+    Ok(())
+}
+
 fn ours(path: &Path) -> Result<(), &'static str> {
     let metadata = fs::symlink_metadata(path).map_err(|_| "it cannot be looked at")?;
     match () {
+        () if metadata.is_symlink() => Err("it is a symbolic link"),
         () if !metadata.is_dir() => Err("it is not a folder"),
         () if metadata.uid() != nix::unistd::getuid().as_raw() => Err("it belongs to another user"),
         () if metadata.mode() & 0o022 != 0 => Err("others can write to it"),
@@ -159,13 +347,77 @@ fn ours(path: &Path) -> Result<(), &'static str> {
     }
 }
 
-fn lock(path: &Path) -> io::Result<Flock<File>> {
-    let file = fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
-        .open(path.join("lock"))?;
-    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| errno.into())
+/// Whether a folder has exactly these entries, our mode, and nothing noted on it.
+fn holds_only(folder: &Path, names: &[&str]) -> bool {
+    let plain = fs::symlink_metadata(folder)
+        .is_ok_and(|m| m.is_dir() && m.mode() & 0o7777 == 0o700)
+        && sys::fds::has_no_attributes(folder);
+    let Some(list) = fs::read_dir(folder).ok().filter(|_| plain) else {
+        return false;
+    };
+    let mut found = 0;
+    for entry in list {
+        match entry {
+            Ok(entry) if names.iter().any(|name| entry.file_name() == *name) => found += 1,
+            _ => return false,
+        }
+    }
+    found == names.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::InsidePath;
+
+    fn session(state: &Path, name: &str) -> Session {
+        Session {
+            id: SessionId::parse(name).unwrap(),
+            place: Place::Room(state.join("cowork-linux/rooms")),
+            kept: false,
+            home: InsidePath::new("/sessions/x").unwrap(),
+        }
+    }
+
+    #[test]
+    fn rooms_are_not_shared_and_are_used_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Directory::open(&session(dir.path(), "a")).unwrap();
+        let second = Directory::open(&session(dir.path(), "b")).unwrap();
+        assert_ne!(first.path(), second.path());
+        let used = first.path().to_owned();
+        drop(first);
+        assert_eq!(
+            Directory::open(&session(dir.path(), "c")).unwrap().path(),
+            used
+        );
+    }
+
+    #[test]
+    fn nothing_of_a_session_meets_the_next_one_and_outputs_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Directory::open(&session(dir.path(), "a")).unwrap();
+        fs::write(first.path().join("home/.bashrc"), "evil").unwrap();
+        fs::write(first.path().join("outputs/report"), "mine").unwrap();
+        let kept = first.outputs().unwrap();
+        drop(first);
+        assert_eq!(fs::read_to_string(kept.join("report")).unwrap(), "mine");
+        let second = Directory::open(&session(dir.path(), "b")).unwrap();
+        assert!(second.is_clean());
+    }
+
+    #[test]
+    fn a_room_somebody_was_killed_in_is_cleaned_before_use() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Directory::open(&session(dir.path(), "a")).unwrap();
+        let room = first.path().to_owned();
+        drop(first);
+        fs::write(room.join("home/leftover"), "x").unwrap();
+        fs::write(room.join("outputs/work"), "mine").unwrap();
+        let second = Directory::open(&session(dir.path(), "b")).unwrap();
+        assert_eq!(second.path(), room);
+        assert!(second.is_clean());
+        let kept = dir.path().join("cowork-linux/sessions/b/outputs/work");
+        assert_eq!(fs::read_to_string(kept).unwrap(), "mine");
+    }
 }

@@ -106,7 +106,7 @@ mod tests {
         fs::write(top.join("closed/file"), "x").unwrap();
         fs::set_permissions(
             top.join("closed"),
-            std::os::unix::fs::PermissionsExt::from_mode(0),
+            std::os::unix::fs::PermissionsExt::from_mode(0o0),
         )
         .unwrap();
         let mut deep = folder(&top);

@@ -70,3 +70,13 @@ pub(crate) fn make_controlling_terminal(fd: BorrowedFd<'_>) -> io::Result<()> {
     let ret = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCSCTTY as _, 0) };
     check(ret.into()).map(drop)
 }
+
+/// Whether nothing is noted on a file: no extended attribute, and so no access list either.
+pub(crate) fn has_no_attributes(path: &std::path::Path) -> bool {
+    let length = nix::NixPath::with_nix_path(path, |path| {
+        // SAFETY: the path is a C string; with no buffer only the length is told.
+        unsafe { libc::llistxattr(path.as_ptr(), std::ptr::null_mut(), 0) }
+    });
+    // A filesystem that knows no attributes has none.
+    matches!(length, Ok(length) if length <= 0)
+}

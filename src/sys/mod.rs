@@ -3,6 +3,7 @@
 
 pub(crate) mod at;
 pub(crate) mod fds;
+pub(crate) mod heap;
 pub(crate) mod kernel;
 pub(crate) mod mount;
 pub(crate) mod net;

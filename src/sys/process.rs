@@ -106,6 +106,15 @@ fn clone_newer(_proof: &SingleThreaded, namespaces: i32) -> io::Result<Forked> {
     forked(ret, &pidfd)
 }
 
+/// Forks without new namespaces, also where a filter around this process refuses clone3. `None`
+/// is the child's side.
+pub(crate) fn fork(_proof: &SingleThreaded) -> io::Result<Option<libc::pid_t>> {
+    // SAFETY: one thread, as `_proof` says; the child may use ordinary Rust.
+    let ret = unsafe { libc::fork() };
+    let pid = check(ret.into())? as libc::pid_t;
+    Ok((pid != 0).then_some(pid))
+}
+
 /// Starts a child that shares this process's memory until it becomes another program, while
 /// this process waits: nothing is copied. A `child` that returns is ended.
 pub(crate) fn spawn(_proof: &SingleThreaded, child: &mut dyn FnMut()) -> io::Result<libc::pid_t> {
@@ -165,6 +174,19 @@ fn prctl(option: libc::c_int, value: libc::c_ulong) -> io::Result<()> {
     // SAFETY: takes integers only; unused arguments must be zero.
     let ret = unsafe { libc::prctl(option, value, 0, 0, 0) };
     check(ret.into()).map(drop)
+}
+
+/// Empties the set of capabilities that exec could ever bring back.
+pub(crate) fn drop_bounding_set() -> io::Result<()> {
+    for capability in 0..64 {
+        match prctl(libc::PR_CAPBSET_DROP, capability) {
+            Ok(()) => {}
+            // Past the last one this kernel knows.
+            Err(error) if capability > 0 && error.raw_os_error() == Some(libc::EINVAL) => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// Joins a fresh session keyring, so that the caller's keys are out of reach.

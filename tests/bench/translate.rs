@@ -50,36 +50,38 @@ pub(crate) fn mounts(plan: &str, folders: &[PathBuf], scratch: &Path) -> Answer<
 impl Mounts {
     /// One step of the plan. This is the place to adapt when the plan's words change.
     fn step(&mut self, name: &str, body: &Value, scratch: &Path) -> Answer<()> {
-        let at = text(body, &["at", "to", "target", "path"]);
+        let at = body["at"].as_str().unwrap_or("");
+        let word = |field: &str| body[field].as_str().unwrap_or("");
         match name {
+            // What is the box itself, and not a mount.
+            "MapIds" | "NewRoot" | "EnterRoot" => {}
             // bwrap brings a whole /dev; only what is mounted on top of it counts again.
-            _ if name.starts_with("Dev") || (at.starts_with("/dev") && at != "/dev/shm") => {
-                self.dev()
-            }
-            "Proc" => self.add(["--proc", "/proc"]),
-            "Tmpfs" if at == "/" => {}
+            "Device" | "Terminals" => self.dev(),
+            "Folder" | "Link" if at.starts_with("/dev") => self.dev(),
+            "Proc" => self.add(["--proc", at]),
             "Tmpfs" => self.add(["--tmpfs", at]),
-            "Mqueue" => self.add(["--mqueue", at]),
-            "Dir" => self.add(["--dir", at]),
-            "Symlink" => self.add([
-                "--symlink",
-                text(body, &["to", "target"]),
-                text(body, &["at", "link"]),
-            ]),
-            "Bind" => {
-                let to = text(body, &["to", "at", "target"]);
-                let from = stand_in(text(body, &["from", "source"]), scratch)?;
-                self.add([
-                    if reads_only(body) {
-                        "--ro-bind"
-                    } else {
-                        "--bind"
-                    },
-                    &from,
-                    to,
-                ]);
+            "Folder" => self.add(["--dir", at]),
+            "Link" => self.add(["--symlink", word("to"), at]),
+            "System" => self.add(["--ro-bind", word("path"), at]),
+            "Mask" => self.add(["--ro-bind", "/dev/null", at]),
+            "MountPoints" => self.add(["--tmpfs", at]),
+            "Own" => {
+                let from = stand_in(&format!("/own/{}", word("folder")), scratch)?;
+                self.add(["--bind", &from, at]);
             }
-            "File" => self.file(text(body, &["content", "text"]), at)?,
+            "Bind" => {
+                let from = stand_in(word("from"), scratch)?;
+                let read = word("mode") == "read";
+                self.add([if read { "--ro-bind" } else { "--bind" }, &from, at]);
+            }
+            "File" => self.file(word("content").as_bytes(), at)?,
+            "Copy" => {
+                let bytes = body["content"].as_array().into_iter().flatten();
+                let bytes: Vec<u8> = bytes
+                    .filter_map(|byte| u8::try_from(byte.as_u64()?).ok())
+                    .collect();
+                self.file(&bytes, at)?;
+            }
             _ => drop(self.left_out.insert(name.to_owned())),
         }
         Ok(())
@@ -96,28 +98,14 @@ impl Mounts {
     }
 
     /// bwrap copies a file from an inherited descriptor.
-    fn file(&mut self, content: &str, at: &str) -> Answer<()> {
+    fn file(&mut self, content: &[u8], at: &str) -> Answer<()> {
         let mut file = tempfile::tempfile()?;
-        file.write_all(content.as_bytes())?;
+        file.write_all(content)?;
         fcntl(&file, FcntlArg::F_SETFD(FdFlag::empty()))?;
         self.add(["--file", &file.as_raw_fd().to_string(), at]);
         self.files.push(file);
         Ok(())
     }
-}
-
-/// The first of these fields that is a text.
-fn text<'a>(body: &'a Value, fields: &[&str]) -> &'a str {
-    fields
-        .iter()
-        .find_map(|field| body[*field].as_str())
-        .unwrap_or("")
-}
-
-fn reads_only(body: &Value) -> bool {
-    body["access"]
-        .as_str()
-        .is_none_or(|access| access.to_lowercase().starts_with("read"))
 }
 
 /// A directory of a session that a dry run did not make is replaced by an empty one.

@@ -1,14 +1,15 @@
 //! The broker with real programs and real attackers, in namespaces of its own. Run with
 //! `--bench` for the cost of one brokered call.
-#![allow(clippy::print_stdout, clippy::print_stderr)]
+#![allow(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used)]
 
 mod attacks;
 mod bench;
 mod ground;
 mod work;
 
-use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 fn main() -> ExitCode {
@@ -16,43 +17,61 @@ fn main() -> ExitCode {
     if args.iter().any(|arg| arg == "--list") {
         return ExitCode::SUCCESS;
     }
-    if std::env::var_os("COWORK_BROKER_TEST").is_none() {
-        // Never as root: what root owns, such as /dev/null, would belong to the box's user.
-        let mut command = if nix::unistd::geteuid().is_root() {
-            let mut command = Command::new("setpriv");
-            command.args([
-                "--reuid=65534",
-                "--regid=65534",
-                "--clear-groups",
-                "unshare",
-            ]);
-            command
-        } else {
-            Command::new("unshare")
-        };
-        let error = command
-            .args([
-                "--user",
-                "--map-user=1000",
-                "--map-group=1000",
-                "--keep-caps",
-            ])
-            .args(["--mount", "--pid", "--fork", "--mount-proc"])
-            .args(&args)
-            .env("COWORK_BROKER_TEST", "1")
-            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
-            .env_remove("TMPDIR")
-            .exec();
-        eprintln!("cannot run unshare: {error}");
-        return ExitCode::FAILURE;
-    }
-    if args.iter().any(|arg| arg == "--bench") {
-        // In memory, so that the broker is measured and not the disk.
-        bench::run(&mut ground::Ground::prepare(Path::new("/dev/shm")));
+    let bench = args.iter().any(|arg| arg == "--bench");
+    let Some(at) = std::env::var_os("COWORK_BROKER_TEST") else {
+        return start(&args, bench);
+    };
+    let mut ground = ground::Ground::prepare(Path::new(&at));
+    if bench {
+        bench::run(&mut ground);
         return ExitCode::SUCCESS;
     }
-    let mut ground = ground::Ground::prepare(&std::env::temp_dir());
     work::run(&mut ground);
     attacks::run(&mut ground);
     ground.verdict()
+}
+
+/// Runs this program again in namespaces of its own, and clears up when they are gone.
+fn start(args: &[String], bench: bool) -> ExitCode {
+    // In memory, so that the broker is measured and not the disk.
+    let at = if bench {
+        PathBuf::from("/dev/shm")
+    } else {
+        std::env::temp_dir()
+    };
+    let folder = tempfile::tempdir_in(at).unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    // Never as root: what root owns, such as /dev/null, would belong to the box's user.
+    let mut command = if nix::unistd::geteuid().is_root() {
+        let mut command = Command::new("setpriv");
+        command.args([
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            "unshare",
+        ]);
+        command
+    } else {
+        Command::new("unshare")
+    };
+    let status = command
+        .args([
+            "--user",
+            "--map-user=1000",
+            "--map-group=1000",
+            "--keep-caps",
+        ])
+        .args(["--mount", "--pid", "--fork", "--mount-proc"])
+        .args(args)
+        .env("COWORK_BROKER_TEST", folder.path())
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        .env_remove("TMPDIR")
+        .status();
+    match status {
+        Ok(status) if status.success() => ExitCode::SUCCESS,
+        other => {
+            eprintln!("the broker's test ended with {other:?}");
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -180,6 +180,17 @@ with tempfile.TemporaryFile(dir=\".\") as f: f.write(b\"x\")
 d = tempfile.mkdtemp(); open(d+\"/a\",\"w\"); shutil.copytree(d, d+\"2\"); shutil.rmtree(d); shutil.rmtree(d+\"2\")
 '");
     g.works("sed -i, install, mktemp", "printf 'a\n' > sd; sed -i s/a/b/ sd; [ \"$(cat sd)\" = b ]; install -m 755 sd sd2; mktemp -p . > /dev/null");
+    g.works(
+        "a caller without free descriptors is told so",
+        "python3 -c '
+import os, resource, errno
+resource.setrlimit(resource.RLIMIT_NOFILE, (8, 8))
+try:
+    for i in range(9): os.open(\"nofile%d\" % i, os.O_CREAT|os.O_WRONLY)
+    assert False
+except OSError as e: assert e.errno == errno.EMFILE, e
+'; rm nofile*",
+    );
     g.works("node", "if command -v node; then node -e 'const fs=require(\"fs\");fs.mkdirSync(\"nd/a/b\",{recursive:true});fs.writeFileSync(\"nd/a/b/c\",\"x\");fs.accessSync(\"nd\",fs.constants.W_OK);fs.cpSync(\"nd\",\"nd2\",{recursive:true});fs.rmSync(\"nd\",{recursive:true});fs.rmSync(\"nd2\",{recursive:true})'; fi");
     g.works("many processes at once", "for p in 1 2 3 4 5 6 7 8; do (i=0; while [ $i -lt 50 ]; do echo $i > par.$p.$i; mv par.$p.$i q.$p.$i; i=$((i+1)); done) & done; wait; [ \"$(ls q.* | wc -l)\" = 400 ]; rm q.*");
 }
