@@ -205,7 +205,9 @@ fn carry_out(options: &Options) -> Result<u8, Refusal> {
         return Ok(0);
     }
     if options.verbose > 0 {
-        report::say(&Sentences(&plan).to_string());
+        for line in Sentences(&plan).to_string().lines() {
+            report::say(&printable(line));
+        }
     } else if !options.quiet {
         report::say(&printable(&plan::one_line(&plan)));
         for note in plan
