@@ -205,7 +205,9 @@ fn carry_out(options: &Options) -> Result<u8, Refusal> {
         return Ok(0);
     }
     if options.verbose > 0 {
-        report::say(&Sentences(&plan).to_string());
+        for line in Sentences(&plan).to_string().lines() {
+            report::say(&printable(line));
+        }
     } else if !options.quiet {
         report::say(&printable(&plan::one_line(&plan)));
         for note in plan
@@ -335,11 +337,16 @@ fn filters(plan: &Plan) -> Result<Vec<Vec<u8>>, Refusal> {
             .bytes()
             .to_vec(),
     };
-    let more = and_no_inet.then(|| filter::builtin("no-inet")).flatten();
-    Ok([Some(main), more.map(|filter| filter.bytes().to_vec())]
-        .into_iter()
-        .flatten()
-        .collect())
+    let more = [
+        (plan.isolation == Isolation::Landlock).then_some("no-host"),
+        and_no_inet.then_some("no-inet"),
+    ];
+    let mut all = vec![main];
+    for name in more.into_iter().flatten() {
+        let unknown = || failed(FilterSource::Unknown(filter::builtin_names().join(", ")));
+        all.push(filter::builtin(name).ok_or_else(unknown)?.bytes().to_vec());
+    }
+    Ok(all)
 }
 
 /// A user's profile; compiled the first time, read from the state directory after that.

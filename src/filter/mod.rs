@@ -166,7 +166,7 @@ macro_rules! built_in {
     };
 }
 
-built_in!("default", "nested", "debug", "no-inet");
+built_in!("default", "nested", "debug", "no-inet", "no-host");
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn program(_: &str) -> Option<&'static [u8]> {

@@ -82,7 +82,7 @@ pub fn build(policy: &Policy, facts: &Facts, request: &Request) -> Result<Plan, 
         isolation: policy.lock.isolation,
         network: policy.net.mode,
         identity: identity(policy, facts),
-        notes: notes(policy, request, &build, &lock),
+        notes: notes(policy, facts, request, &build, &lock),
         build,
         inside,
         lock,
@@ -242,6 +242,7 @@ fn is_host_name(name: &str) -> bool {
 /// What a reader must know and could not guess.
 fn notes(
     policy: &Policy,
+    facts: &Facts,
     request: &Request,
     build: &[BuildStep],
     lock: &lockdown::Lockdown,
@@ -249,7 +250,13 @@ fn notes(
     let mut notes = Vec::new();
     let mut note = |text: String| notes.push(text);
     if policy.lock.isolation == Isolation::Landlock {
-        note("weaker isolation: no namespaces, so the host's processes and file names can be seen, /tmp and /dev/shm are not private, and limits are the caller's".into());
+        note("weaker isolation: no namespaces, so the host's processes and file names can be seen, and limits are the caller's".into());
+        note("Landlock does not cover permissions, times and attributes: those of your other files can be changed, their contents cannot".into());
+        note("no Unix sockets and no shared memory between programs, because the host's could not be told apart".into());
+        note("if the launcher and its helper `cowork-box` are both killed, programs started in the background may live on".into());
+        if facts.uid == 0 {
+            note("the program runs as root, without capabilities".into());
+        }
         if policy.net.mode == NetMode::None {
             note("no network at all: not even loopback inside".into());
         }

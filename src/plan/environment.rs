@@ -25,6 +25,8 @@ pub(super) fn variables(
     env.set("SHELL", &facts.shell);
     if policy.lock.isolation == Isolation::Landlock {
         env.set("TMPDIR", session.on_the_host(OwnFolder::Tmp));
+        // A system-wide configuration that is there and cannot be read stops git.
+        env.set("GIT_CONFIG_NOSYSTEM", "1");
     }
     for (name, value) in &facts.env {
         if policy.env.pass.iter().any(|pattern| matches(pattern, name)) {

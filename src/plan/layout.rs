@@ -321,7 +321,8 @@ pub(super) fn weak_rules(build: &[BuildStep]) -> Vec<LandlockRule> {
                     InsidePath::new(Path::new("/dev").join(name)).ok()?,
                     Rights::Use,
                 ),
-                BuildStep::Proc { at } => (at.clone(), Rights::Use),
+                // Never to be written: for root these are the host's own settings.
+                BuildStep::Proc { at } => (at.clone(), Rights::Read),
                 BuildStep::Own { at, .. }
                 | BuildStep::Bind {
                     at,

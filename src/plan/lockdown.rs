@@ -129,7 +129,10 @@ fn landlock(policy: &Policy, facts: &Facts, build: &[BuildStep]) -> Result<Landl
 }
 
 fn seccomp(policy: &Policy) -> Seccomp {
-    if policy.lock.allow_missing.contains(&Layer::Seccomp) && policy.lock.seccomp == "none" {
+    // Without namespaces the filter is what keeps sockets shut, so it cannot be excused there.
+    let excused = policy.lock.allow_missing.contains(&Layer::Seccomp)
+        && policy.lock.isolation == Isolation::Namespaces;
+    if excused && policy.lock.seccomp == "none" {
         return Seccomp::Excused("--allow-missing seccomp".to_owned());
     }
     // Without a network namespace the only wall before the network is the filter.

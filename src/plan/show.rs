@@ -9,7 +9,7 @@ use serde::ser::SerializeSeq;
 use super::{BindMode, BuildStep, Guarding, Landlock, Place, Plan, Seccomp, Stdio};
 use crate::policy::{Isolation, NetMode};
 
-/// Prints a plan as numbered sentences.
+/// Prints a plan as numbered sentences, one to a line whatever the names in it contain.
 #[derive(Debug)]
 pub struct Sentences<'a>(pub &'a Plan);
 
@@ -19,7 +19,7 @@ impl fmt::Display for Sentences<'_> {
         let mut number = 0;
         let mut line = |f: &mut fmt::Formatter<'_>, text: &dyn fmt::Display| {
             number += 1;
-            writeln!(f, "{number:3}  {text}")
+            writeln!(f, "{number:3}  {}", one_to_a_line(&text.to_string()))
         };
         line(f, &format_args!("{}", open(plan)))?;
         line(f, &format_args!("{}", start(plan)))?;
@@ -50,7 +50,7 @@ impl fmt::Display for Sentences<'_> {
             .collect();
         line(f, &format_args!("run {}", words.join(" ")))?;
         for note in &plan.notes {
-            writeln!(f, "note: {note}")?;
+            writeln!(f, "note: {}", one_to_a_line(note))?;
         }
         Ok(())
     }
@@ -62,6 +62,11 @@ fn open(plan: &Plan) -> String {
         Place::Own(directory) => format!("open the session {id} in {}", directory.display()),
         Place::Room(_) => format!("open the session {id} with an empty home, gone at the end"),
     }
+}
+
+/// A name may hold a line break; whoever prints a line makes the rest of it visible.
+fn one_to_a_line(text: &str) -> String {
+    text.replace('\n', "\\n")
 }
 
 fn start(plan: &Plan) -> String {

@@ -34,13 +34,33 @@ pub(super) struct Orders<'a> {
 }
 
 /// What comes after the plan's own steps, numbered from their end.
-const LATE: [&str; 5] = [
+const LATE: [&str; 6] = [
     "give the program a terminal",
     "drop every capability",
     "put up Landlock",
     "load the system call filter",
     "hide pid 1 from the box",
+    "guard files that others run",
 ];
+const LANDLOCK: usize = 2;
+const GUARD: usize = 5;
+
+/// The numbers of the walls that the program's own process puts up.
+pub(super) fn last_walls(plan: &Plan) -> LastWalls {
+    let before = plan.build.len() + plan.inside.len();
+    LastWalls {
+        landlock: (before + LANDLOCK) as u32,
+        guard: (before + GUARD) as u32,
+        start: (before + LATE.len()) as u32,
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LastWalls {
+    pub(super) landlock: u32,
+    pub(super) guard: u32,
+    pub(super) start: u32,
+}
 
 pub(super) fn late_step(number: usize) -> &'static str {
     LATE.get(number).copied().unwrap_or("start the program")
@@ -79,7 +99,7 @@ fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
     let mut site = Site::new(&plan.identity, directory, prepared);
     let mut terminal = None;
     let done = (|| {
-        wait_for_maps(plan, &wire)?;
+        stay_with_launcher(plan, &wire)?;
         if plan.isolation == Isolation::Landlock {
             open_doors(plan, &mut site)?;
         } else {
@@ -101,11 +121,16 @@ fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
             })
         };
         late(own_terminal(plan, &wire, &mut terminal))?;
-        late(sys::process::no_new_privileges().and_then(|()| lockdown::drop_capabilities()))?;
+        late(
+            sys::process::no_new_privileges()
+                .and_then(|()| lockdown::drop_capabilities(plan.isolation)),
+        )?;
         // Without namespaces the guarded folders are kept by Landlock alone, and pid 1 has to
         // stay outside of that wall to write for the program.
-        let wall = Some(&plan.lock.landlock).filter(|_| plan.isolation == Isolation::Namespaces);
-        late(wall.map_or(Ok(()), lockdown::landlock))?;
+        late(match plan.isolation {
+            Isolation::Namespaces => lockdown::landlock(&plan.lock.landlock),
+            Isolation::Landlock => lockdown::signals_stay_inside(&plan.lock.landlock),
+        })?;
         late(lockdown::seccomp(filters))?;
         late(sys::process::hide_from_others())?;
         sys::process::forget_arguments();
@@ -147,9 +172,18 @@ fn open_doors(plan: &Plan, site: &mut Site<'_>) -> Result<(), Failure> {
 }
 
 /// Asks to die with the launcher, and makes sure that it has not died already.
-fn wait_for_maps(plan: &Plan, wire: &Wire) -> Result<(), Failure> {
+///
+/// Without a pid namespace nobody dies with this process, so it must live long enough to end the
+/// rest: it hears of the launcher's death by the line between them, and adopts every orphan.
+fn stay_with_launcher(plan: &Plan, wire: &Wire) -> Result<(), Failure> {
     let failed = |error| Failure { step: 0, error };
-    sys::process::die_with_parent().map_err(failed)?;
+    match plan.isolation {
+        Isolation::Namespaces => sys::process::die_with_parent(),
+        Isolation::Landlock => {
+            sys::process::adopt_orphans().and_then(|()| sys::process::call_oneself(c"cowork-box"))
+        }
+    }
+    .map_err(failed)?;
     if plan.identity.from_root {
         match wire.receive().map_err(failed)? {
             Some(Message::Go) => {}

@@ -15,8 +15,10 @@ use nix::unistd::Pid;
 use super::program::{self, Start};
 use super::streams::BoxEnds;
 use super::wire::{self, Message, Wire};
+use super::{child, lockdown, orphans};
 use crate::broker::{Broker, Door};
 use crate::plan::{Guarding, Landlock, Plan};
+use crate::policy::Isolation;
 use crate::policy::guard::GuardRules;
 use crate::sys;
 use crate::sys::process::{SingleThreaded, exit_now};
@@ -35,11 +37,32 @@ pub(super) struct Locked<'a> {
 
 /// Never returns: when the program ends, so does the box.
 pub(super) fn main(proof: &SingleThreaded, locked: Locked<'_>) -> ! {
-    let status = start_and_wait(proof, locked).unwrap_or(125 << 8);
+    let reach = Reach::of(locked.plan);
+    let status = start_and_wait(proof, locked, reach).unwrap_or(125 << 8);
+    end_the_rest(reach);
     exit_now(status >> 8 & 0xff)
 }
 
-fn start_and_wait(proof: &SingleThreaded, locked: Locked<'_>) -> io::Result<i32> {
+/// Whom `kill(-1)` of this process would hit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// The box alone: it has a pid namespace, or Landlock keeps signals in.
+    Box,
+    /// All of the caller's processes.
+    Host,
+}
+
+impl Reach {
+    fn of(plan: &Plan) -> Self {
+        match &plan.lock.landlock {
+            _ if plan.isolation == Isolation::Namespaces => Self::Box,
+            Landlock::Enforced { abi, .. } if *abi >= lockdown::SIGNAL_SCOPE => Self::Box,
+            _ => Self::Host,
+        }
+    }
+}
+
+fn start_and_wait(proof: &SingleThreaded, locked: Locked<'_>, reach: Reach) -> io::Result<i32> {
     let Locked {
         plan,
         ends,
@@ -64,6 +87,7 @@ fn start_and_wait(proof: &SingleThreaded, locked: Locked<'_>) -> io::Result<i32>
         wire: &wire,
         listen: listen.as_ref(),
         wall,
+        steps: child::last_walls(plan),
     };
     let main = Pid::from_raw(sys::process::spawn(proof, &mut || program::run(&start))?);
     drop((ends, listen)); // or readers of the program's output would wait for ever
@@ -73,7 +97,7 @@ fn start_and_wait(proof: &SingleThreaded, locked: Locked<'_>) -> io::Result<i32>
         broker.watch(listener);
     }
     let status = serve(main, &children, &wire, &mut broker)?;
-    end_the_rest();
+    end_the_rest(reach);
     for refusal in broker.iter().flat_map(|broker| broker.refusals()) {
         let what = format!("{}\t{}", refusal.rule, refusal.path.display());
         wire.send(&Message::Refused(what))?;
@@ -138,7 +162,7 @@ fn serve(
             match wire.receive()? {
                 Some(Message::Signal { signal }) => hand_on(main, signal),
                 Some(_) => {}
-                None => exit_now(125), // the launcher is gone: so is everything here
+                None => return Ok(125 << 8), // the launcher is gone: so is everything here
             }
         }
     }
@@ -183,13 +207,16 @@ fn reap(main: Pid, wire: &Wire) -> io::Result<Option<i32>> {
 }
 
 /// Ends what the program left behind before the launcher hears that it is over.
-fn end_the_rest() {
+fn end_the_rest(reach: Reach) {
     let everyone = Pid::from_raw(-1);
     while !matches!(
         waitpid(None, Some(WaitPidFlag::WNOHANG)),
         Err(Errno::ECHILD)
     ) {
-        let _ = nix::sys::signal::kill(everyone, Signal::SIGKILL);
+        match reach {
+            Reach::Box => drop(nix::sys::signal::kill(everyone, Signal::SIGKILL)),
+            Reach::Host => orphans::kill_children(),
+        }
         let _ = waitpid(None, None);
     }
 }

@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use super::child::{self, Orders};
-use super::owners;
+use super::orphans;
+use super::owners::{self, Trouble};
 use super::streams::{self, CallerEnds};
 use super::wire::{self, Message, Wire};
 use crate::plan::{InsideStep, Plan};
@@ -103,6 +104,9 @@ pub struct Running {
     ended: bool,
     pidfd: OwnedFd,
     wire: Wire,
+    isolation: Isolation,
+    /// Children of the launcher that are none of the box's.
+    others: Vec<nix::unistd::Pid>,
     pub streams: CallerEnds,
 }
 
@@ -122,7 +126,11 @@ impl Running {
 
     /// Ends everything in the box at once.
     pub fn kill(&self) -> io::Result<()> {
-        process::signal(self.pidfd.as_fd(), libc::SIGKILL)
+        match self.isolation {
+            Isolation::Namespaces => process::signal(self.pidfd.as_fd(), libc::SIGKILL),
+            // Nobody would die with the first process; it ends the others when the program ends.
+            Isolation::Landlock => self.signal(libc::SIGKILL),
+        }
     }
 
     /// The first process has said that nothing else runs in the box. What is left of it is
@@ -141,6 +149,10 @@ impl Drop for Running {
         let _ = self.kill();
         let gone = || waitid(Id::PIDFd(self.pidfd.as_fd()), WaitPidFlag::WEXITED);
         while gone() == Err(nix::errno::Errno::EINTR) {}
+        if self.isolation == Isolation::Landlock {
+            // Whoever killed the first process left the others to the launcher.
+            orphans::end_children(&self.others);
+        }
     }
 }
 
@@ -150,8 +162,15 @@ pub fn launch(plan: &Plan, filters: &[Vec<u8>], directory: &Path) -> Result<Runn
     let (streams, ends) =
         streams::open(plan.stdio, plan.identity.from_root).map_err(LaunchError::Streams)?;
     let (wire, theirs) = wire::pair().map_err(LaunchError::Streams)?;
-    let prepared = owners::prepare(&proof, plan, directory)
-        .map_err(|(step, source)| explain(plan, step as u32, source))?;
+    let prepared = owners::prepare(&proof, plan, directory).map_err(|trouble| match trouble {
+        Trouble::Namespace(source) => LaunchError::Clone(source),
+        Trouble::Step(step, source) => explain(plan, step as u32, source),
+    })?;
+    let mut others = Vec::new();
+    if plan.isolation == Isolation::Landlock {
+        process::adopt_orphans().map_err(LaunchError::Clone)?;
+        others = orphans::children();
+    }
 
     let forked = process::clone_into(&proof, namespaces(plan)).map_err(LaunchError::Clone)?;
     let (pid, pidfd) = match forked {
@@ -177,6 +196,8 @@ pub fn launch(plan: &Plan, filters: &[Vec<u8>], directory: &Path) -> Result<Runn
         ended: false,
         pidfd,
         wire,
+        isolation: plan.isolation,
+        others,
         streams,
     };
     if plan.identity.from_root {

@@ -1,6 +1,7 @@
 //! Puts up the last walls, in this order: capabilities, Landlock, seccomp.
 
 use std::io;
+use std::os::fd::AsFd;
 
 use caps::CapSet;
 use landlock::{
@@ -9,12 +10,23 @@ use landlock::{
 };
 
 use crate::plan::{Landlock, Rights};
+use crate::policy::Isolation;
 use crate::sys;
 
 /// Empties every capability set; nothing can fill them again.
-pub(super) fn drop_capabilities() -> io::Result<()> {
+///
+/// Without a user namespace an ordinary user's bounding set stays: emptying it takes a capability
+/// that such a user never has. It bounds what programs could gain, and `no_new_privs`, which is
+/// set before, lets them gain nothing.
+pub(super) fn drop_capabilities(isolation: Isolation) -> io::Result<()> {
     let lost = |_| io::Error::last_os_error();
-    sys::process::drop_bounding_set()?;
+    let stays = isolation == Isolation::Landlock
+        && caps::read(None, CapSet::Permitted)
+            .map_err(lost)?
+            .is_empty();
+    if !stays {
+        sys::process::drop_bounding_set()?;
+    }
     for set in [
         CapSet::Ambient,
         CapSet::Inheritable,
@@ -24,6 +36,28 @@ pub(super) fn drop_capabilities() -> io::Result<()> {
         caps::clear(None, set).map_err(lost)?;
     }
     Ok(())
+}
+
+/// The Landlock version from on which signals can be kept in.
+pub(super) const SIGNAL_SCOPE: i32 = 6;
+
+/// Keeps this process's signals, and those of all it starts, away from everybody else; where the
+/// kernel can. Files are left alone: this process writes for the program.
+pub(super) fn signals_stay_inside(wall: &Landlock) -> io::Result<()> {
+    match wall {
+        Landlock::Enforced { abi, .. } if *abi >= SIGNAL_SCOPE => {}
+        _ => return Ok(()),
+    }
+    let made = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .scope(Scope::Signal)
+        .and_then(Ruleset::create)
+        .and_then(landlock::RulesetCreated::restrict_self);
+    match made {
+        Ok(status) if status.ruleset == RulesetStatus::FullyEnforced => Ok(()),
+        Ok(_) => Err(io::Error::from_raw_os_error(libc::ENOSYS)),
+        Err(_) => Err(said_by_kernel()),
+    }
 }
 
 /// Restricts this process and all it starts to the plan's paths, ports and scopes.
@@ -53,17 +87,34 @@ pub(super) fn landlock(wall: &Landlock) -> io::Result<()> {
             let Ok(path) = PathFd::new(rule.path.as_path()) else {
                 continue;
             };
-            let access = rights(abi, rule.rights);
-            created = created.add_rule(
-                PathBeneath::new(path, access).set_compatibility(CompatLevel::BestEffort),
-            )?;
+            let access = rights(abi, rule.rights) & for_kind(&path, abi);
+            created = created.add_rule(PathBeneath::new(path, access))?;
         }
         Ok(created.restrict_self()?.ruleset)
     };
     match made() {
         Ok(RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced) => Ok(()),
         Ok(RulesetStatus::NotEnforced) => Err(io::Error::from_raw_os_error(libc::ENOSYS)),
-        Err(_) => Err(io::Error::last_os_error()),
+        Err(_) => Err(said_by_kernel()),
+    }
+}
+
+/// The last error, and never "Success": some rules are refused before the kernel is asked.
+fn said_by_kernel() -> io::Error {
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(0) | None => io::Error::from_raw_os_error(libc::EINVAL),
+        Some(_) => error,
+    }
+}
+
+/// What can be done with an object of this kind: nothing is made in a file.
+fn for_kind(path: &PathFd, abi: ABI) -> BitFlags<AccessFs> {
+    let is_folder = nix::sys::stat::fstat(path.as_fd())
+        .is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFDIR);
+    match is_folder {
+        true => AccessFs::from_all(abi),
+        false => AccessFs::from_file(abi),
     }
 }
 

@@ -5,6 +5,7 @@ mod init;
 mod launch;
 mod lockdown;
 mod mounts;
+mod orphans;
 mod owners;
 mod program;
 mod streams;

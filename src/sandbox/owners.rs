@@ -35,23 +35,32 @@ fn take(list: &mut Vec<(usize, OwnedFd)>, step: usize) -> Option<OwnedFd> {
     Some(list.swap_remove(at).1)
 }
 
+/// What kept the launcher from preparing a tree.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// No user namespace could be made: that is the host's doing, not the folder's.
+    Namespace(io::Error),
+    Step(usize, io::Error),
+}
+
 /// For root: opens the caller's folders and maps their owner to the box's user. Others need
 /// nothing of this: their box has their own number.
 pub(super) fn prepare(
     proof: &SingleThreaded,
     plan: &Plan,
     directory: &Path,
-) -> Result<Prepared, (usize, io::Error)> {
+) -> Result<Prepared, Trouble> {
     let mut prepared = Prepared::default();
     if !plan.identity.from_root {
         return Ok(prepared);
     }
     for (number, step) in plan.build.iter().enumerate() {
-        let at = |error| (number, error);
+        let at = |error| Trouble::Step(number, error);
+        let map = |source: &OwnedFd, owner| mapped(proof, &plan.identity, source, owner, at);
         match step {
             BuildStep::Own { folder, .. } => {
                 let source = open_own(&directory.join(folder.name())).map_err(at)?;
-                let tree = mapped(proof, &plan.identity, &source, (0, 0)).map_err(at)?;
+                let tree = map(&source, (0, 0))?;
                 prepared.trees.push((number, tree));
             }
             BuildStep::Bind {
@@ -63,10 +72,10 @@ pub(super) fn prepare(
             } => {
                 let source = open_seen(from, seen, *is_folder).map_err(at)?;
                 let owner = (seen.uid, seen.gid);
-                let tree = mapped(proof, &plan.identity, &source, owner).map_err(at)?;
+                let tree = map(&source, owner)?;
                 prepared.trees.push((number, tree));
                 if *mode == BindMode::Guarded {
-                    let door = mapped(proof, &plan.identity, &source, owner).map_err(at)?;
+                    let door = map(&source, owner)?;
                     prepared.doors.push((number, door));
                 }
             }
@@ -81,14 +90,16 @@ fn mapped(
     identity: &Identity,
     source: &OwnedFd,
     (uid, gid): (u32, u32),
-) -> io::Result<OwnedFd> {
-    let tree = mount::copy_tree(source.as_fd(), Path::new(""))?;
+    at: impl Fn(io::Error) -> Trouble,
+) -> Result<OwnedFd, Trouble> {
+    let tree = mount::copy_tree(source.as_fd(), Path::new("")).map_err(&at)?;
     let userns = user_namespace(
         proof,
         &format!("{uid} {} 1\n", identity.host_uid),
         &format!("{gid} {} 1\n", identity.host_gid),
-    )?;
-    mount::map_owners(tree.as_fd(), userns.as_fd())?;
+    )
+    .map_err(Trouble::Namespace)?;
+    mount::map_owners(tree.as_fd(), userns.as_fd()).map_err(at)?;
     Ok(tree)
 }
 

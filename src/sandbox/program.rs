@@ -1,6 +1,5 @@
 //! The program's own process, between its birth and the moment it becomes the program.
 
-use std::convert::Infallible;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -10,6 +9,7 @@ use std::path::Path;
 use nix::sys::signal::SigSet;
 use nix::sys::stat::{Mode, umask};
 
+use super::child::LastWalls;
 use super::lockdown;
 use super::streams::BoxEnds;
 use super::wire::{Message, Wire};
@@ -30,17 +30,37 @@ pub(super) struct Start<'a> {
     pub(super) listen: Option<&'a Wire>,
     /// A wall that pid 1 has to stay outside of.
     pub(super) wall: Option<&'a Landlock>,
+    /// What to call the walls in bad news.
+    pub(super) steps: LastWalls,
+}
+
+impl Start<'_> {
+    /// A wall that does not stand is no matter of the program's: there is no box.
+    fn must_stand<T>(&self, step: u32, wall: io::Result<T>) -> T {
+        wall.unwrap_or_else(|error| {
+            let errno = error.raw_os_error().unwrap_or(libc::EIO);
+            let _ = self.wire.send(&Message::Failed { step, errno });
+            exit_now(125)
+        })
+    }
 }
 
 /// Never returns: becomes the program, or says why not.
 pub(super) fn run(start: &Start<'_>) -> ! {
-    let Err(failed) = become_program(start);
+    let ready = start.must_stand(start.steps.start, get_ready(start));
+    let failed = execute(start.program, &ready.argv, &ready.envp);
     let errno = failed.raw_os_error().unwrap_or(libc::EIO);
     let _ = start.wire.send(&Message::NotExecuted { errno });
     exit_now(if errno == libc::ENOENT { 127 } else { 126 })
 }
 
-fn become_program(start: &Start<'_>) -> io::Result<Infallible> {
+/// The program's words, as the kernel wants them.
+struct Ready {
+    argv: Vec<CString>,
+    envp: Vec<CString>,
+}
+
+fn get_ready(start: &Start<'_>) -> io::Result<Ready> {
     let program = start.program;
     let text = |bytes: &[u8]| CString::new(bytes).map_err(io::Error::from);
     let argv: Vec<_> = program
@@ -63,12 +83,13 @@ fn become_program(start: &Start<'_>) -> io::Result<Infallible> {
     sys::fds::close_on_exec_from(3)?;
     umask(Mode::from_bits_truncate(program.umask));
     if let Some(wall) = start.wall {
-        lockdown::landlock(wall)?;
+        start.must_stand(start.steps.landlock, lockdown::landlock(wall));
     }
     if let Some(listen) = start.listen {
-        listen.send(&Message::Listener(broker::install()?))?;
+        let listener = start.must_stand(start.steps.guard, broker::install());
+        listen.send(&Message::Listener(listener))?;
     }
-    Err(execute(program, &argv, &envp))
+    Ok(Ready { argv, envp })
 }
 
 /// Leads a group of its own and puts it in the foreground of pid 1's session.

@@ -49,8 +49,50 @@ struct CloneArgs {
     cgroup: u64,
 }
 
-/// Clones this process into the given new namespaces.
-pub(crate) fn clone_into(_proof: &SingleThreaded, namespaces: i32) -> io::Result<Forked> {
+/// Clones this process into the given new namespaces. Containers often answer the newer call as
+/// if the kernel did not have it, because a filter cannot look into its arguments.
+pub(crate) fn clone_into(proof: &SingleThreaded, namespaces: i32) -> io::Result<Forked> {
+    match clone_newer(proof, namespaces) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => clone_older(proof, namespaces),
+        other => other,
+    }
+}
+
+fn clone_older(_proof: &SingleThreaded, namespaces: i32) -> io::Result<Forked> {
+    let mut pidfd: libc::c_int = -1;
+    let flags = namespaces as u32 | (libc::CLONE_PIDFD | libc::SIGCHLD) as u32;
+    let none = std::ptr::null_mut::<libc::c_void>();
+    let slot = &raw mut pidfd;
+    // SAFETY: no stack is given, so the child goes on with a copy of this one; the slot for the
+    // descriptor outlives the call, and `_proof` says that no lock is copied in a held state.
+    let ret = unsafe {
+        libc::syscall(
+            libc::SYS_clone,
+            libc::c_ulong::from(flags),
+            none,
+            slot,
+            none,
+            none,
+        )
+    };
+    forked(ret, &pidfd)
+}
+
+fn forked(ret: libc::c_long, pidfd: &libc::c_int) -> io::Result<Forked> {
+    match check(ret)? {
+        0 => Ok(Forked::Child),
+        pid => {
+            // SAFETY: the kernel stored a fresh descriptor that nobody else owns.
+            let pidfd = unsafe { OwnedFd::from_raw_fd(*pidfd) };
+            Ok(Forked::Parent {
+                pid: pid as libc::pid_t,
+                pidfd,
+            })
+        }
+    }
+}
+
+fn clone_newer(_proof: &SingleThreaded, namespaces: i32) -> io::Result<Forked> {
     let mut pidfd: libc::c_int = -1;
     let args = CloneArgs {
         flags: namespaces as u32 as u64 | libc::CLONE_PIDFD as u64,
@@ -61,17 +103,7 @@ pub(crate) fn clone_into(_proof: &SingleThreaded, namespaces: i32) -> io::Result
     // SAFETY: the arguments live across the call, no stack is given so the child goes on with a
     // copy of this one, and `_proof` says that no other thread's lock is copied in a held state.
     let ret = unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<CloneArgs>()) };
-    match check(ret)? {
-        0 => Ok(Forked::Child),
-        pid => {
-            // SAFETY: the kernel stored a fresh descriptor that nobody else owns.
-            let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-            Ok(Forked::Parent {
-                pid: pid as libc::pid_t,
-                pidfd,
-            })
-        }
-    }
+    forked(ret, &pidfd)
 }
 
 /// Forks without new namespaces, also where a filter around this process refuses clone3. `None`
@@ -121,6 +153,17 @@ pub(crate) fn die_with_parent() -> io::Result<()> {
 /// Hides this process's memory, files and image from others of the same user.
 pub(crate) fn hide_from_others() -> io::Result<()> {
     prctl(libc::PR_SET_DUMPABLE, 0)
+}
+
+/// Orphans below this process become its children.
+pub(crate) fn adopt_orphans() -> io::Result<()> {
+    prctl(libc::PR_SET_CHILD_SUBREAPER, 1)
+}
+
+/// Takes another name in lists of processes, so that a `pkill` meant for the launcher does not
+/// hit the process that cleans up after it.
+pub(crate) fn call_oneself(name: &std::ffi::CStr) -> io::Result<()> {
+    prctl(libc::PR_SET_NAME, name.as_ptr() as libc::c_ulong)
 }
 
 pub(crate) fn no_new_privileges() -> io::Result<()> {
