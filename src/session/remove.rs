@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use nix::errno::Errno;
@@ -33,7 +34,18 @@ pub(super) fn remove_tree(parent: &OwnedFd, name: &str) -> io::Result<()> {
             // A folder moves up beside its parent: depth never costs descriptors or stack.
             moved += 1;
             let beside = format!(".removing-{moved}");
-            renameat(&open, entry.as_c_str(), parent, beside.as_str())?;
+            let rename = || renameat(&open, entry.as_c_str(), parent, beside.as_str());
+            match rename() {
+                // To move a folder is to write to it: one without rights gets them back first.
+                Err(Errno::EACCES) => {
+                    open_folder(
+                        &open,
+                        Path::new(std::ffi::OsStr::from_bytes(entry.to_bytes())),
+                    )?;
+                    rename()?;
+                }
+                other => other?,
+            }
             waiting.push(beside);
         }
         unlinkat(parent, folder.as_str(), UnlinkatFlags::RemoveDir)?;
