@@ -1,0 +1,160 @@
+//! Nothing outlives the box: no process, no file.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::attacker;
+use super::support::{Ran, World, exists};
+
+/// Longer than any test may take, so that a survivor is seen as one.
+const LIFE: &str = "40";
+
+fn start(mut command: Command) -> (Child, BufReader<ChildStdout>) {
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let out = BufReader::new(child.stdout.take().unwrap());
+    (child, out)
+}
+
+/// Reads until nobody holds the other end: every process that could write is gone.
+fn until_all_are_gone(mut out: BufReader<ChildStdout>) -> Duration {
+    let start = Instant::now();
+    out.read_to_string(&mut String::new()).unwrap();
+    start.elapsed()
+}
+
+/// PR-10, PR-56, PR-58: in a session, a group, an orphan's or a sibling's place.
+#[test]
+fn no_daemon_outlives_the_program() {
+    let world = World::new();
+    attacker(&world);
+    let life = format!("{LIFE}.{:07}", std::process::id());
+    let alive = format!("pgrep -f '^sleep {life}'");
+    world
+        .control(&format!("./attack outlive {life} >/dev/null 2>&1"))
+        .ok();
+    let left = world.control(&alive).ok();
+    world
+        .control(&format!("pkill -KILL -f '^sleep {life}'"))
+        .ok();
+    assert_eq!(left.out.lines().count(), 5, "{left:?}");
+
+    let mut command = world.cowork();
+    command.args(["run", "-q", "--mount"]).arg(world.work());
+    command.args([
+        "--",
+        "sh",
+        "-c",
+        &format!("./attack outlive {life}; echo ready"),
+    ]);
+    let (mut child, mut out) = start(command);
+    out.read_line(&mut String::new()).unwrap();
+    assert!(until_all_are_gone(out) < Duration::from_secs(20));
+    assert!(child.wait().unwrap().success());
+    world.control(&alive).failed_with(1);
+}
+
+/// PR-11: and none the launcher's violent death.
+#[test]
+fn nothing_outlives_the_launcher() {
+    let world = World::new();
+    attacker(&world);
+    let script = format!("./attack outlive {LIFE}.5; echo ready; sleep {LIFE}");
+    // The control: without a box the death of the shell ends nobody.
+    let mut command = Command::new("sh");
+    command.args(["-c", "sleep 30 >/dev/null 2>&1 & echo $!; wait"]);
+    let (mut child, mut out) = start(command);
+    let mut pid = String::new();
+    out.read_line(&mut pid).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    world.control(&format!("kill -KILL {}", pid.trim())).ok();
+
+    for signal in [
+        nix::sys::signal::Signal::SIGKILL,
+        nix::sys::signal::Signal::SIGABRT,
+    ] {
+        let mut command = world.cowork();
+        command
+            .args(["run", "-q", "--mount"])
+            .arg(world.work())
+            .args(["--", "sh", "-c", &script]);
+        let (mut child, mut out) = start(command);
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        let pid = nix::unistd::Pid::from_raw(child.id().try_into().unwrap());
+        nix::sys::signal::kill(pid, signal).unwrap();
+        assert!(
+            until_all_are_gone(out) < Duration::from_secs(20),
+            "{signal}"
+        );
+        child.wait().unwrap();
+    }
+}
+
+/// FS-62, and that a session without a name leaves no file, whatever it did to its own.
+#[test]
+fn deep_closed_and_oddly_named_folders_leave_no_trace() {
+    let world = World::new();
+    let script = "
+import os
+os.chdir(os.environ['HOME'])
+for name in (b'\\xff\\xfe', b'a\\nb', b'-rf', b'n' * 255, b'\\x1b]0;x\\x07'):
+    os.mkdir(name); open(name + b'/f' if len(name) < 255 else name + b'/g', 'w')
+os.mkdir('closed'); os.mkdir('closed/in'); open('closed/in/f', 'w'); os.chmod('closed/in', 0); os.chmod('closed', 0)
+os.mkdir('read-only'); open('read-only/f', 'w'); os.chmod('read-only', 0o500)
+os.symlink('/', 'root'); os.symlink('..', 'up'); os.mkfifo('pipe')
+for _ in range(4000): os.mkdir('d'); os.chdir('d')
+os.chmod('.', 0)
+";
+    // The control: this is more than a path can say, or rm -r without rights can do.
+    let free = world.path("free");
+    std::fs::create_dir(&free).unwrap();
+    let mut python = Command::new("python3");
+    python.args(["-c", script]).env("HOME", &free);
+    Ran::of(&mut python).ok();
+    assert!(exists(&free.join("closed")));
+    Ran::of(Command::new("chmod").arg("-R").arg("u+rwx").arg(&free));
+    Ran::of(
+        Command::new("rm")
+            .args(["-rf", "--one-file-system"])
+            .arg(&free),
+    )
+    .ok();
+
+    world.run(&[], &["python3", "-c", script]).ok();
+    let left: Vec<_> = std::fs::read_dir(world.path("state/cowork-linux/sessions"))
+        .unwrap()
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// PR-51: whoever nobody waits for is reaped all the same.
+#[test]
+fn a_flood_of_orphans_leaves_no_zombies() {
+    let world = World::new();
+    let script = "
+import glob, os
+for _ in range(1500):
+    if os.fork() == 0:
+        if os.fork() == 0: os._exit(0)
+        os._exit(0)
+    os.wait()
+def zombies(): return sum(') Z ' in open(f).read() for f in glob.glob('/proc/[0-9]*/stat') if os.path.exists(f))
+for _ in range(200):
+    try: left = zombies()
+    except OSError: left = 1
+    if left == 0: break
+print('left', left)
+";
+    // The control is what makes zombies at all: children whose parent does not wait.
+    let control = "import os,subprocess\npid = os.fork()\nif pid == 0: os._exit(0)\nos.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)\nprint(open(f'/proc/{pid}/stat').read())";
+    Ran::of(Command::new("python3").args(["-c", control]))
+        .ok()
+        .says(") Z ");
+    world
+        .run(&[], &["python3", "-c", script])
+        .ok()
+        .says("left 0");
+}
