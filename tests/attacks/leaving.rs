@@ -124,10 +124,50 @@ os.chmod('.', 0)
     .ok();
 
     world.run(&[], &["python3", "-c", script]).ok();
-    let left: Vec<_> = std::fs::read_dir(world.path("state/cowork-linux/sessions"))
+    assert_eq!(left_behind(&world), "");
+    // Whoever comes next finds nothing either: no file, no mode.
+    let next = world.sh("ls -A ~; stat -c %a ~").ok();
+    assert_eq!(next.out, "mnt\n700\n");
+}
+
+/// FS-62 for whoever was killed in the middle: the next session takes over and cleans up.
+#[test]
+fn what_a_killed_launcher_left_is_gone_after_the_next_session() {
+    let world = World::new();
+    world.sh("true").ok();
+    let rooms = world.path("state/cowork-linux/rooms");
+    let room = std::fs::read_dir(&rooms)
         .unwrap()
-        .collect();
-    assert!(left.is_empty(), "{left:?}");
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    for name in [
+        ".removing-1/x/y",
+        ".removing-2/.removing-1",
+        "home/a/b/c",
+        "home/d/e",
+    ] {
+        std::fs::create_dir_all(room.join(name)).unwrap();
+        std::fs::write(room.join(name).join("secret"), "of another session").unwrap();
+    }
+    assert_ne!(left_behind(&world), "", "the control");
+    let next = world.sh("ls -A ~; mkdir -p ~/a/b ~/c/d").ok();
+    assert_eq!(next.out, "mnt\n");
+    assert_eq!(left_behind(&world), "");
+}
+
+/// Everything that sessions without a name have left but their empty folders.
+fn left_behind(world: &World) -> String {
+    let mut find = Command::new("find");
+    find.arg(world.path("state/cowork-linux"));
+    find.args(["-mindepth", "3", "-regextype", "posix-extended"]);
+    find.args([
+        "!",
+        "-regex",
+        ".*/rooms/[0-9]+/(home|home/mnt|outputs|lock)",
+    ]);
+    Ran::of(&mut find).ok().out
 }
 
 /// PR-51: whoever nobody waits for is reaped all the same.
