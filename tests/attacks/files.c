@@ -126,7 +126,12 @@ static long immutable(void) {
 static long immutable_by_call(void) {
     uint64_t attr[3] = {8, 0, 0};
     close(open(in("im"), O_CREAT | O_RDWR, 0644));
-    return syscall(469, AT_FDCWD, in("im"), attr, sizeof attr, 0);
+    long r = syscall(469, AT_FDCWD, in("im"), attr, sizeof attr, 0);
+    int e = errno;
+    attr[0] = 0;
+    syscall(469, AT_FDCWD, in("im"), attr, sizeof attr, 0);
+    errno = e;
+    return r;
 }
 static long kernel_crypto(void) { return socket(38, SOCK_SEQPACKET, 0); }
 static long no_randomize(void) { return personality(ADDR_NO_RANDOMIZE); }

@@ -157,6 +157,50 @@ fn what_a_killed_launcher_left_is_gone_after_the_next_session() {
     assert_eq!(left_behind(&world), "");
 }
 
+/// FS-62 from the other side: a program that takes the rights of its folders away keeps nobody
+/// from the next session, and what it put into outputs is the user's all the same.
+#[test]
+fn a_session_cannot_spoil_the_place_for_the_next_one() {
+    let world = World::new();
+    let free = world.path("free");
+    std::fs::create_dir(&free).unwrap();
+    world.control("chmod 0 ../free").ok();
+    if !super::support::is_root() {
+        assert!(std::fs::read_dir(&free).is_err(), "the control");
+    }
+    world.control("chmod 700 ../free").ok();
+    for script in [
+        "chmod 0 ~/mnt/outputs",
+        "echo kept > ~/mnt/outputs/result; chmod 0 ~/mnt/outputs",
+        "chmod 500 ~/mnt/outputs",
+        "chmod 0 ~",
+        "mkdir ~/x; chmod 0 ~/x ~/mnt/outputs ~",
+        "chmod 777 ~/mnt/outputs ~",
+    ] {
+        world.sh(script).ok();
+        let next = world.sh(
+            "ls -A ~ ~/mnt/outputs; stat -c %a ~ ~/mnt/outputs; touch ~/x ~/mnt/outputs/../../y",
+        );
+        let next = next.ok();
+        assert!(
+            next.out.ends_with(":\n700\n700\n"),
+            "after {script}: {next:?}"
+        );
+        assert!(next.out.contains(":\nmnt\n\n"), "after {script}: {next:?}");
+    }
+    let kept = world
+        .control("find ../state -name result -perm -u+r -exec cat {} +")
+        .ok();
+    assert_eq!(kept.out, "kept\n");
+    // Nor for itself.
+    for _ in 0..2 {
+        let spoil = ["sh", "-c", "echo x > ~/note; chmod 0 ~/mnt/outputs ~"];
+        world.run(&["--name", "again"], &spoil).ok();
+    }
+    let note = ["cat", "/sessions/again/note"];
+    world.run(&["--name", "again"], &note).ok().says("x");
+}
+
 /// Everything that sessions without a name have left but their empty folders.
 fn left_behind(world: &World) -> String {
     let mut find = Command::new("find");
