@@ -1,5 +1,6 @@
-//! Attacks on a box, by the ids of the catalogue. Every test first shows that the attack works
-//! where nothing stops it, then makes it in the box, then looks from outside.
+//! Attacks on a box, by the ids of the catalogue. A test shows that the attack works where nothing
+//! stops it, makes it in the box, and looks from outside. Where the first is left out, for
+//! everybody or for all but root, the test says so.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

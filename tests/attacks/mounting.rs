@@ -56,7 +56,8 @@ fn nothing_is_mounted_and_no_namespace_is_made_or_joined() {
     assert_eq!(nix::unistd::gethostname().unwrap(), host);
 }
 
-/// NS-51, and the same attacks once more: no wall stands only because another one does.
+/// NS-51, and the same attacks once more: no wall stands only because another one does. The
+/// control is that of the test before.
 #[test]
 fn without_the_call_filter_the_other_walls_hold() {
     let world = World::new();
