@@ -152,14 +152,19 @@ static void has_key(const char *name) {
     printf("listed: %s\n", listed ? "done" : "refused");
 }
 
-/* Children in every way that might outlive the box; each keeps the output open. */
-static void outlive(const char *canary) {
-    if (fork() == 0) { setsid(); signal(SIGHUP, SIG_IGN); signal(SIGTERM, SIG_IGN); execl("/bin/sleep", "sleep", canary, (char *)0); }
-    if (fork() == 0) { if (fork() == 0) { setsid(); execl("/bin/sleep", "sleep", canary, (char *)0); } _exit(0); }
+/* Children in every way that might outlive the box; each tells its number, keeps the output open. */
+static void stay(const char *seconds) {
+    dprintf(1, "%d\n", getpid());
+    execl("/bin/sleep", "sleep", seconds, (char *)0);
+    _exit(1);
+}
+static void outlive(const char *seconds) {
+    if (fork() == 0) { setsid(); signal(SIGHUP, SIG_IGN); signal(SIGTERM, SIG_IGN); stay(seconds); }
+    if (fork() == 0) { if (fork() == 0) { setsid(); stay(seconds); } _exit(0); }
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-    if (fork() == 0) { prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0); if (fork() == 0) execl("/bin/sleep", "sleep", canary, (char *)0); _exit(0); }
-    if (syscall(SYS_clone, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0) == 0) { setsid(); execl("/bin/sleep", "sleep", canary, (char *)0); _exit(1); }
-    if (syscall(SYS_clone, CLONE_UNTRACED | SIGCHLD, 0, 0, 0, 0) == 0) { setpgid(0, 0); execl("/bin/sleep", "sleep", canary, (char *)0); _exit(1); }
+    if (fork() == 0) { prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0); if (fork() == 0) stay(seconds); _exit(0); }
+    if (syscall(SYS_clone, CLONE_PARENT | SIGCHLD, 0, 0, 0, 0) == 0) { setsid(); stay(seconds); }
+    if (syscall(SYS_clone, CLONE_UNTRACED | SIGCHLD, 0, 0, 0, 0) == 0) { setpgid(0, 0); stay(seconds); }
 }
 
 int main(int argc, char **argv) {
