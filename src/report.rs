@@ -64,7 +64,7 @@ fn lines(text: &str) -> String {
 }
 
 /// The number behind the kernel's own words helps nobody.
-fn without_number(text: &str) -> String {
+pub fn without_number(text: &str) -> String {
     match text.rfind(" (os error ") {
         Some(at) if text.ends_with(')') => text[..at].to_owned(),
         _ => text.to_owned(),

@@ -6,6 +6,7 @@ mod flags;
 pub mod policy;
 mod policy_command;
 mod run;
+mod shown;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -13,13 +14,15 @@ use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
+use crate::report::{self, Help};
+
 /// The box did not start.
 pub(crate) const NOT_STARTED: u8 = 125;
 const USAGE: u8 = 2;
 
 /// Runs the command line without its first word; the exit code of the process.
 pub fn main(args: Vec<OsString>) -> ExitCode {
-    if crate::sys::fds::open_standard_descriptors().is_err() {
+    if crate::session::open_standard_streams().is_err() {
         return ExitCode::from(NOT_STARTED);
     }
     // The one command that must start fast goes past clap when its line is well-formed.
@@ -33,7 +36,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     match command().try_get_matches_from(line) {
         Ok(matches) => dispatch(&matches),
         Err(error) if error.use_stderr() => {
-            let _ = error.print();
+            report::print(&Unread::of(&error, is_run));
             ExitCode::from(if is_run { NOT_STARTED } else { USAGE })
         }
         Err(error) => {
@@ -55,6 +58,38 @@ fn dispatch(matches: &ArgMatches) -> ExitCode {
             let _ = write!(out, "{}", command().render_help());
             ExitCode::from(USAGE)
         }
+    }
+}
+
+/// A command line that makes no sense, said the way every other error is.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read the command line, because {why}")]
+struct Unread {
+    why: String,
+    help: String,
+}
+
+impl Unread {
+    fn of(error: &clap::Error, is_run: bool) -> Self {
+        let text = error.render().to_string();
+        let why = text.lines().next().unwrap_or_default();
+        let tip = text
+            .lines()
+            .find_map(|line| line.trim_start().strip_prefix("tip: "));
+        let more = match is_run {
+            true => "`cowork-linux run --help` shows every flag",
+            false => "`cowork-linux --help` shows every command",
+        };
+        Self {
+            why: why.strip_prefix("error: ").unwrap_or(why).to_owned(),
+            help: tip.map_or(more.to_owned(), |tip| format!("{tip}; {more}")),
+        }
+    }
+}
+
+impl Help for Unread {
+    fn help(&self) -> Option<String> {
+        Some(self.help.clone())
     }
 }
 

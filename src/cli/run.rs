@@ -6,10 +6,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use serde_json::json;
-
 use super::NOT_STARTED;
 use super::flags::{Id, Parsed};
+use super::shown;
 use crate::filter::{self, FilterError};
 use crate::plan::{self, Plan, PlanError, Request, Seccomp, Sentences};
 use crate::policy::{
@@ -18,7 +17,7 @@ use crate::policy::{
 };
 use crate::probe::{self, OffLimits, SourceError};
 use crate::report::{self, Help};
-use crate::session::{self, DirectoryError, Ended, Outcome, RunError};
+use crate::session::{self, DirectoryError, RunError};
 use crate::terminal::printable;
 
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +42,8 @@ enum Refusal {
     NoState,
     #[error("cannot look at this system, because /proc is not mounted")]
     NoProc,
+    #[error("cannot print the plan")]
+    Show(#[source] std::io::Error),
     #[error("cannot use the system call filter {0}")]
     Filter(String, #[source] FilterSource),
 }
@@ -71,6 +72,7 @@ impl Help for Refusal {
             Self::Mount(..) => Some("write --mount SRC[:DST][:ro|rw]".into()),
             Self::Unset(name) => Some(format!("give it a value: --env {name}=VALUE")),
             Self::NoState => Some("set HOME, or XDG_STATE_HOME to a folder of your own".into()),
+            Self::Show(_) => Some("let standard output lead somewhere that takes it".into()),
             Self::NoProc => Some("mount it: mount -t proc proc /proc".into()),
             Self::Filter(..) => {
                 Some("name a built-in filter, or the path of an OCI seccomp profile".into())
@@ -199,7 +201,7 @@ fn carry_out(options: &Options) -> Result<u8, Refusal> {
     }
     let plan = plan(options)?;
     if options.dry_run {
-        show(&plan, options.json);
+        shown::plan(&plan, options.json).map_err(Refusal::Show)?;
         return Ok(0);
     }
     if options.verbose > 0 {
@@ -218,8 +220,14 @@ fn carry_out(options: &Options) -> Result<u8, Refusal> {
     tracing::debug!(session = %plan.session.id, filters = filters.len(), "launching");
     let ended = session::run(&plan, &filters)?;
     tracing::debug!(outcome = ?ended.outcome, "ended");
-    close(options, &plan, &ended);
-    Ok(ended.outcome.exit_code())
+    shown::end(&plan, &ended, options.json, options.quiet);
+    let code = ended.outcome.exit_code();
+    // A program that ended well before its last words were lost does not know of it.
+    Ok(if ended.lost.is_empty() {
+        code
+    } else {
+        code.max(1)
+    })
 }
 
 fn plan(options: &Options) -> Result<Plan, Refusal> {
@@ -342,85 +350,4 @@ fn compiled(path: &Path, plan: &Plan) -> Result<Vec<u8>, FilterSource> {
     Ok(filter::compiled(&text, arch, &state.join("filters"))?
         .bytes()
         .to_vec())
-}
-
-#[allow(clippy::print_stdout)]
-fn show(plan: &Plan, json: bool) {
-    match serde_json::to_string_pretty(plan) {
-        Ok(text) if json => println!("{text}"),
-        _ => {
-            for line in Sentences(plan).to_string().lines() {
-                println!("{}", printable(line));
-            }
-        }
-    }
-}
-
-/// What is said at the end: only what a person has to know.
-fn close(options: &Options, plan: &Plan, ended: &Ended) {
-    if options.json {
-        let summary = json!({
-            "session": plan.session.id,
-            "outcome": ended.outcome,
-            "exit-code": ended.outcome.exit_code(),
-            "refused": ended.refused,
-            "outputs": ended.outputs,
-        });
-        report::say(&summary.to_string());
-        return;
-    }
-    let program = plan
-        .program
-        .argv
-        .first()
-        .map(|word| word.to_string_lossy())
-        .unwrap_or_default();
-    match ended.outcome {
-        Outcome::NotExecuted(errno) => not_executed(&program, errno),
-        Outcome::TimedOut => report::say("error: the time limit ended it\n  help: raise --timeout"),
-        Outcome::Exited(_) | Outcome::Killed(_) => {}
-    }
-    if options.quiet {
-        return;
-    }
-    for refused in &ended.refused {
-        let (rule, path) = refused.split_once('\t').unwrap_or(("guard", refused));
-        let key = match rule.starts_with("git ") {
-            true => "git = false".to_owned(),
-            false => format!("lift = [\"{rule}\"]"),
-        };
-        report::say(&format!(
-            "refused: {} was left as it is (rule `{}`); `[guard] {}` in a profile would allow it",
-            printable(path),
-            printable(rule),
-            printable(&key)
-        ));
-    }
-    if let (Some(outputs), false) = (&ended.outputs, plan.session.kept) {
-        report::say(&format!(
-            "outputs are in {}",
-            printable(&outputs.display().to_string())
-        ));
-    }
-}
-
-fn not_executed(program: &str, errno: i32) {
-    let cause = std::io::Error::from_raw_os_error(errno).to_string();
-    let cause = cause
-        .split(" (os error")
-        .next()
-        .unwrap_or_default()
-        .to_owned();
-    let help = match errno {
-        libc::ENOENT => {
-            "it is not in the box: name it by a path inside, or install it where it is visible"
-        }
-        libc::EACCES => "it is not executable, or its folder is not",
-        libc::E2BIG => "the command and its variables are too long together",
-        _ => "try it outside the box",
-    };
-    report::say(&format!(
-        "error: cannot run {}\n  because: {cause}\n  help: {help}",
-        printable(program)
-    ));
 }

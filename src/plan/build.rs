@@ -1,5 +1,6 @@
 //! Policy + facts + request -> plan. Pure; the order of this function is the order of the plan.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::step::{BuildStep, InsideStep, Limit};
@@ -30,6 +31,11 @@ pub enum PlanError {
     NoPlaces(String),
     #[error("cannot start in {0}, because that is not an absolute path in the box")]
     Workdir(String),
+    #[error(
+        "cannot pass {what} to the program, because it has {length} bytes and a program can get \
+         less than 128 KiB in one piece"
+    )]
+    TooLong { what: String, length: usize },
     #[error("cannot call the box `{0}`, because a host name has 1 to 63 of a-z, A-Z, 0-9 and `-`")]
     Hostname(String),
 }
@@ -49,6 +55,7 @@ impl PlanError {
             Self::NothingLeft => "use a kernel from 5.13 on with Landlock enabled".into(),
             Self::NoPlaces(_) => "leave the place out: --mount SRC[:MODE]".into(),
             Self::Workdir(_) => "write a path such as /workspace or /tmp".into(),
+            Self::TooLong { .. } => "put it into a file and pass the file's name".into(),
             Self::Hostname(_) => "for example: --hostname box".into(),
         })
     }
@@ -70,6 +77,7 @@ pub fn build(policy: &Policy, facts: &Facts, request: &Request) -> Result<Plan, 
         true => vec![facts.shell.clone().into_os_string()],
         false => request.argv.clone(),
     };
+    short_enough(&argv, &env)?;
     Ok(Plan {
         isolation: policy.lock.isolation,
         network: policy.net.mode,
@@ -88,6 +96,27 @@ pub fn build(policy: &Policy, facts: &Facts, request: &Request) -> Result<Plan, 
         timeout: policy.limits.timeout,
         session,
     })
+}
+
+/// The kernel takes no single argument or variable of this length; found out only by the last
+/// step of a launch, it would leave everything made in vain.
+const LONGEST_STRING: usize = 128 << 10;
+
+fn short_enough(argv: &[OsString], env: &[(OsString, OsString)]) -> Result<(), PlanError> {
+    let too_long = |length: &usize| *length >= LONGEST_STRING;
+    for (at, word) in argv.iter().enumerate() {
+        if let Some(length) = Some(word.len()).filter(too_long) {
+            let what = format!("word {} of the command", at + 1);
+            return Err(PlanError::TooLong { what, length });
+        }
+    }
+    for (name, value) in env {
+        if let Some(length) = Some(name.len() + 1 + value.len()).filter(too_long) {
+            let what = format!("the variable {}", name.to_string_lossy());
+            return Err(PlanError::TooLong { what, length });
+        }
+    }
+    Ok(())
 }
 
 fn session(policy: &Policy, facts: &Facts, request: &Request) -> Result<Session, PlanError> {
@@ -243,9 +272,11 @@ fn notes(
     if let Landlock::Enforced { abi, .. } = &lock.landlock
         && *abi < 6
     {
-        note(format!(
-            "Landlock ABI {abi} on this kernel: abstract sockets and signals are held by namespaces alone"
-        ));
+        let held = match policy.net.mode {
+            NetMode::None => "abstract sockets and signals are held by namespaces alone",
+            NetMode::Host => "the host's abstract sockets can be reached",
+        };
+        note(format!("Landlock ABI {abi} on this kernel: {held}"));
     }
     if let Guarding::Off(because) = &lock.guarding
         && lockdown::has_open_mount(build)

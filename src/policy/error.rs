@@ -8,29 +8,33 @@ use super::{Key, PathError};
 
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
-    #[error("there is no policy called `{name}`")]
+    #[error("cannot use this policy, because there is no policy called `{name}`")]
     Unknown {
         name: String,
         like: Option<&'static str>,
     },
     #[error("cannot read the policy {}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    #[error("the policy {} cannot be used: {why}", path.display())]
+    #[error("cannot use the policy {}, because {why}", path.display())]
     Unfit { path: PathBuf, why: Unfit },
-    #[error("the policy {place} cannot be understood")]
+    #[error("cannot understand the policy {place}")]
     Syntax {
         place: String,
         source: Box<toml::de::Error>,
     },
-    #[error("`{key}` in {place} cannot be used: {why}")]
+    #[error("cannot use `{key}` in {place}, because {why}")]
     Value {
         place: String,
         key: Key,
         why: ValueError,
     },
-    #[error("the project's policy {} may not widen the box: {}", path.display(), names(keys))]
+    #[error(
+        "cannot use the project's policy {}, because it may not widen the box: {}",
+        path.display(),
+        names(keys)
+    )]
     Widens { path: PathBuf, keys: Vec<Key> },
-    #[error("the policy `{0}` extends itself")]
+    #[error("cannot use the policy `{0}`, because it extends itself")]
     Circle(String),
     #[error("cannot {doing} the list of trusted policies {}", path.display())]
     Trust {
@@ -38,9 +42,9 @@ pub enum PolicyError {
         path: PathBuf,
         source: io::Error,
     },
-    #[error("neither XDG_STATE_HOME nor HOME is set, so there is nowhere to keep trust")]
+    #[error("cannot keep trust, because neither XDG_STATE_HOME nor HOME is set")]
     NoState,
-    #[error("the name of {} is not UTF-8, so it cannot be trusted", .0.display())]
+    #[error("cannot trust {}, because its name is not UTF-8", .0.display())]
     NotUtf8(PathBuf),
     #[error("cannot write the answer")]
     Write(#[from] io::Error),
@@ -109,7 +113,7 @@ impl PolicyError {
                     Unfit::Owner(_) => Some(format!("if you trust it: chown \"$USER\" {path}")),
                     Unfit::Writable(_) => Some(format!("chmod go-w {path}")),
                     Unfit::Symlink => Some("put the file itself there".to_owned()),
-                    _ => None,
+                    _ => Some("name a text file of at most 1 MiB".to_owned()),
                 }
             }
             Self::Syntax { .. } => {
@@ -127,7 +131,16 @@ impl PolicyError {
                 "remove {} to forget all trust and start again",
                 Typed(path)
             )),
-            _ => None,
+            Self::Read { .. } => Some("name a file that you can read".to_owned()),
+            Self::Value { key, .. } => Some(format!(
+                "change `{key}`; `cowork-linux policy schema` describes every key"
+            )),
+            Self::Circle(_) => Some("take its own name out of `extends`".to_owned()),
+            Self::Trust { .. } | Self::NoState => {
+                Some("set XDG_STATE_HOME to a folder of your own".to_owned())
+            }
+            Self::NotUtf8(_) => Some("rename it".to_owned()),
+            Self::Write(_) => None,
         }
     }
 }

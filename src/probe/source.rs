@@ -144,8 +144,24 @@ impl OffLimits {
 
     /// Why this folder may not be shared.
     fn objection(&self, path: &Path) -> Option<&'static str> {
-        const SYSTEM: [&str; 12] = [
-            "/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/proc", "/run", "/sys", "/usr",
+        // On merged systems /bin is a link, so what it leads to is named as well.
+        const SYSTEM: [&str; 17] = [
+            "/",
+            "/bin",
+            "/boot",
+            "/dev",
+            "/etc",
+            "/home",
+            "/lib",
+            "/proc",
+            "/root",
+            "/run",
+            "/sbin",
+            "/sys",
+            "/usr",
+            "/usr/bin",
+            "/usr/lib",
+            "/usr/sbin",
             "/var",
         ];
         const KERNEL: [&str; 3] = ["/proc", "/sys", "/dev"];

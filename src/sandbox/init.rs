@@ -49,6 +49,9 @@ fn start_and_wait(proof: &SingleThreaded, locked: Locked<'_>) -> io::Result<i32>
         wall,
     } = locked;
     let children = watch_children()?;
+    if let Some(terminal) = &terminal {
+        lead_session(terminal)?;
+    }
     let mut broker = open_doors(plan, doors);
     let (hear, listen) = match broker {
         Some(_) => Some(wire::pair()?).unzip(),
@@ -141,6 +144,14 @@ fn serve(
     }
 }
 
+/// Leads the session on the box's terminal. Were the program itself its leader, nobody in the
+/// session could take care of a stopped group, and the kernel lets no such group be stopped: ^Z
+/// would do nothing.
+fn lead_session(terminal: &OwnedFd) -> io::Result<()> {
+    nix::unistd::setsid()?;
+    sys::fds::make_controlling_terminal(terminal.as_fd())
+}
+
 fn watch_children() -> io::Result<SignalFd> {
     let mut set = SigSet::empty();
     set.add(Signal::SIGCHLD);
@@ -197,10 +208,12 @@ fn hand_on(main: Pid, signal: i32) {
             | Signal::SIGCONT
             | Signal::SIGWINCH
     );
-    let target = if group {
-        Pid::from_raw(-main.as_raw())
-    } else {
-        main
+    let sent = match group {
+        true => nix::sys::signal::kill(Pid::from_raw(-main.as_raw()), signal),
+        false => Err(Errno::ESRCH),
     };
-    let _ = nix::sys::signal::kill(target, signal);
+    // A program that is only just being started leads no group yet.
+    if sent == Err(Errno::ESRCH) {
+        let _ = nix::sys::signal::kill(main, signal);
+    }
 }

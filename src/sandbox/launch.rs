@@ -8,7 +8,7 @@ use super::child::{self, Orders};
 use super::owners;
 use super::streams::{self, CallerEnds};
 use super::wire::{self, Message, Wire};
-use crate::plan::Plan;
+use crate::plan::{InsideStep, Plan};
 use crate::policy::{Isolation, NetMode};
 use crate::sys;
 use crate::sys::process::{self, Forked, SingleThreaded};
@@ -27,6 +27,7 @@ pub enum LaunchError {
         what: String,
         is_bind: bool,
         is_proc: bool,
+        is_start: bool,
         source: io::Error,
     },
     #[error("cannot learn how the box is doing")]
@@ -51,6 +52,9 @@ impl LaunchError {
                 "clone3 is refused, usually by the container around this shell; \
                  `--isolation landlock` works without it"
                     .into()
+            }
+            Self::Step { is_start: true, .. } => {
+                "name a folder in the box, such as /workspace: --workdir DIR".into()
             }
             Self::Step { source, .. } if code(source) == libc::ESTALE => {
                 "it was replaced while the box was being built; run the command again".into()
@@ -144,7 +148,8 @@ impl Drop for Running {
 /// Starts a box. Read this to know what happens, and in which order.
 pub fn launch(plan: &Plan, filters: &[Vec<u8>], directory: &Path) -> Result<Running, LaunchError> {
     let proof = SingleThreaded::prove().map_err(LaunchError::Threads)?;
-    let (streams, ends) = streams::open(plan.stdio).map_err(LaunchError::Streams)?;
+    let (streams, ends) =
+        streams::open(plan.stdio, plan.identity.from_root).map_err(LaunchError::Streams)?;
     let (wire, theirs) = wire::pair().map_err(LaunchError::Streams)?;
     let prepared = owners::prepare(&proof, plan, directory)
         .map_err(|(step, source)| explain(plan, step as u32, source))?;
@@ -224,8 +229,13 @@ pub fn explain(plan: &Plan, step: u32, source: io::Error) -> LaunchError {
         },
         (None, None) => ("set up the box".to_owned(), false, false),
     };
+    let first_inside = plan.build.len();
+    let is_start = at
+        .checked_sub(first_inside)
+        .is_some_and(|rest| matches!(plan.inside.get(rest), Some(InsideStep::WorkingDirectory(_))));
     LaunchError::Step {
         what,
+        is_start,
         is_bind,
         is_proc,
         source,

@@ -3,10 +3,11 @@
 use std::convert::Infallible;
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use nix::sys::signal::SigSet;
 use nix::sys::stat::{Mode, umask};
 
 use super::lockdown;
@@ -52,12 +53,12 @@ fn become_program(start: &Start<'_>) -> io::Result<Infallible> {
         .iter()
         .map(|(name, value)| text(&[name.as_bytes(), b"=", value.as_bytes()].concat()))
         .collect::<Result<_, _>>()?;
+    match start.terminal {
+        Some(terminal) => take_foreground(terminal)?,
+        None => drop(nix::unistd::setsid()?),
+    }
     sys::process::default_signals();
     sys::process::die_with_parent()?;
-    nix::unistd::setsid()?;
-    if let Some(terminal) = start.terminal {
-        sys::fds::make_controlling_terminal(terminal.as_fd())?;
-    }
     start.ends.take_places(start.terminal)?;
     sys::fds::close_on_exec_from(3)?;
     umask(Mode::from_bits_truncate(program.umask));
@@ -68,6 +69,15 @@ fn become_program(start: &Start<'_>) -> io::Result<Infallible> {
         listen.send(&Message::Listener(broker::install()?))?;
     }
     Err(execute(program, &argv, &envp))
+}
+
+/// Leads a group of its own and puts it in the foreground of pid 1's session.
+fn take_foreground(terminal: &OwnedFd) -> io::Result<()> {
+    let myself = nix::unistd::getpid();
+    nix::unistd::setpgid(myself, myself)?;
+    // Or the kernel would stop a process that reaches for the foreground from behind.
+    SigSet::all().thread_block()?;
+    Ok(nix::unistd::tcsetpgrp(terminal, myself)?)
 }
 
 /// Tries the name as a path, or in every folder of PATH, as a shell would.

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use nix::fcntl::OFlag;
-use nix::sys::stat::fstat;
+use nix::sys::stat::{Mode, fchmod, fstat};
 use nix::unistd::pipe2;
 
 use crate::plan::Stdio;
@@ -20,7 +20,7 @@ pub struct CallerEnds {
 #[derive(Debug)]
 pub(crate) struct BoxEnds([Option<OwnedFd>; 3]);
 
-pub(crate) fn open(kinds: [Stdio; 3]) -> io::Result<(CallerEnds, BoxEnds)> {
+pub(crate) fn open(kinds: [Stdio; 3], from_root: bool) -> io::Result<(CallerEnds, BoxEnds)> {
     let mut caller = CallerEnds::default();
     let mut inside = BoxEnds([None, None, None]);
     for (number, kind) in kinds.into_iter().enumerate() {
@@ -43,7 +43,21 @@ pub(crate) fn open(kinds: [Stdio; 3]) -> io::Result<(CallerEnds, BoxEnds)> {
             }
         }
     }
+    if from_root {
+        inside.0.iter().flatten().try_for_each(let_reopen)?;
+    }
     Ok((caller, inside))
+}
+
+/// A box started by root has another user's number, for whom root's pipe is closed: `/dev/stderr`
+/// could not be written to. A pipe without a name can be reached only by who has it already, so
+/// opening it to all opens it to nobody else. One with a name is left alone.
+fn let_reopen(end: &OwnedFd) -> io::Result<()> {
+    const WITHOUT_A_NAME: u64 = 0x5049_5045; // PIPEFS_MAGIC
+    if nix::sys::statfs::fstatfs(end)?.filesystem_type().0 as u64 == WITHOUT_A_NAME {
+        fchmod(end, Mode::from_bits_truncate(0o666))?;
+    }
+    Ok(())
 }
 
 fn same_file(one: RawFd, other: RawFd) -> bool {

@@ -6,12 +6,13 @@ use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::Flock;
 
+use super::made::Made;
 use super::remove::remove_tree;
 use crate::plan::{OwnFolder, Place, Session};
 use crate::policy::SessionId;
@@ -48,10 +49,17 @@ impl DirectoryError {
         })
     }
 
-    fn make(at: &Path, source: io::Error) -> Self {
+    pub(super) fn make(at: &Path, source: io::Error) -> Self {
         Self::Make {
             path: at.display().to_string(),
             source,
+        }
+    }
+
+    fn foreign(at: &Path, why: &'static str) -> Self {
+        Self::Foreign {
+            path: at.display().to_string(),
+            why,
         }
     }
 }
@@ -73,22 +81,42 @@ pub fn fresh_id() -> Result<SessionId, DirectoryError> {
 pub struct Directory {
     path: PathBuf,
     session: Session,
+    /// What was not there before; empty again once it is removed.
+    made: Made,
+    /// Removed with its lock, so that the place may be somebody else's by now.
+    is_gone: bool,
     lock: Flock<File>,
 }
 
 impl Directory {
+    /// Opens or makes it. What was made is removed again when that fails halfway.
     pub fn open(session: &Session) -> Result<Self, DirectoryError> {
-        let (path, lock) = match &session.place {
-            Place::Own(path) => own(path, session)?,
-            Place::Room(rooms) => free_room(rooms)?,
+        let mut made = Made::default();
+        let found = match &session.place {
+            Place::Own(path) => own(path, session, &mut made),
+            Place::Room(rooms) => free_room(rooms, &mut made),
         };
-        let opened = Self {
+        let (path, lock) = found.inspect_err(|_| made.remove())?;
+        let mut opened = Self {
             path,
             session: session.clone(),
+            made,
+            is_gone: false,
             lock,
         };
-        opened.furnish()?;
-        Ok(opened)
+        match opened.furnish() {
+            Ok(()) => Ok(opened),
+            Err(error) => {
+                opened.undo();
+                Err(error)
+            }
+        }
+    }
+
+    /// The box never came to be: what is new with it goes, while the lock is still held.
+    pub fn undo(&mut self) {
+        self.is_gone = self.made.has(&self.path.join("lock"));
+        self.made.remove();
     }
 
     pub fn path(&self) -> &Path {
@@ -119,7 +147,7 @@ impl Directory {
     }
 
     /// Makes the folders, or checks that they are as they should be.
-    fn furnish(&self) -> Result<(), DirectoryError> {
+    fn furnish(&mut self) -> Result<(), DirectoryError> {
         let is_room = matches!(self.session.place, Place::Room(_));
         if is_room && self.is_clean() {
             return Ok(());
@@ -134,13 +162,9 @@ impl Directory {
         let tmp = Some("tmp").filter(|_| !is_room);
         for name in ["home", "home/mnt", "outputs"].into_iter().chain(tmp) {
             let folder = self.path.join(name);
-            new_folder(&folder).map_err(|e| DirectoryError::make(&folder, e))?;
+            self.made.folder(&folder)?;
             if !open_up(&folder) {
-                let path = folder.display().to_string();
-                return Err(DirectoryError::Foreign {
-                    path,
-                    why: "it is not a folder",
-                });
+                return Err(DirectoryError::foreign(&folder, "it is not a folder"));
             }
         }
         Ok(())
@@ -237,6 +261,7 @@ impl Directory {
 impl Drop for Directory {
     fn drop(&mut self) {
         match &self.session.place {
+            _ if self.is_gone => {}
             Place::Room(_) if self.is_clean() => {}
             Place::Room(_) => {
                 let _ = self.save_outputs();
@@ -257,33 +282,35 @@ impl Drop for Directory {
     }
 }
 
-fn own(path: &Path, session: &Session) -> Result<(PathBuf, Flock<File>), DirectoryError> {
-    make_all(path)?;
-    match lock(path) {
-        Ok(lock) => Ok((path.to_owned(), lock)),
-        Err(error) if is_taken(&error) => Err(DirectoryError::Running(session.id.clone())),
-        Err(error) => Err(DirectoryError::make(path, error)),
+fn own(
+    path: &Path,
+    session: &Session,
+    made: &mut Made,
+) -> Result<(PathBuf, Flock<File>), DirectoryError> {
+    // A box whose launcher was killed holds the lock until the kernel has taken it down, which is
+    // a matter of milliseconds: whoever starts it again at once is not told that it is running.
+    const TRIES: u32 = 25;
+    for _ in 0..TRIES {
+        all_ours(path, made)?;
+        match made.lock(path) {
+            Ok(lock) => return Ok((path.to_owned(), lock)),
+            Err(error) if is_taken(&error) => std::thread::sleep(Duration::from_millis(10)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(DirectoryError::make(path, error)),
+        }
     }
+    Err(DirectoryError::Running(session.id.clone()))
 }
 
 /// The first room nobody is in.
-fn free_room(rooms: &Path) -> Result<(PathBuf, Flock<File>), DirectoryError> {
+fn free_room(rooms: &Path, made: &mut Made) -> Result<(PathBuf, Flock<File>), DirectoryError> {
     for number in 0..=u16::MAX {
         let room = rooms.join(number.to_string());
-        match lock(&room) {
-            Ok(lock) => {
-                all_ours(&room)?;
-                return Ok((room, lock));
-            }
-            Err(error) if is_taken(&error) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                make_all(&room)?;
-                match lock(&room) {
-                    Ok(lock) => return Ok((room, lock)),
-                    Err(error) if is_taken(&error) => {}
-                    Err(error) => return Err(DirectoryError::make(&room, error)),
-                }
-            }
+        all_ours(&room, made)?;
+        match made.lock(&room) {
+            Ok(lock) => return Ok((room, lock)),
+            // Somebody is in there, or is just removing what did not come to be.
+            Err(error) if is_taken(&error) || error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(DirectoryError::make(&room, error)),
         }
     }
@@ -295,30 +322,6 @@ fn free_room(rooms: &Path) -> Result<(PathBuf, Flock<File>), DirectoryError> {
 
 fn is_taken(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EWOULDBLOCK)
-}
-
-/// Makes a session's directory and what is above it.
-fn make_all(path: &Path) -> Result<(), DirectoryError> {
-    match new_folder(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let above = path.parent().unwrap_or(path);
-            fs::DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(above)
-                .and_then(|()| new_folder(path))
-                .map_err(|e| DirectoryError::make(path, e))?;
-        }
-        other => other.map_err(|e| DirectoryError::make(path, e))?,
-    }
-    all_ours(path)
-}
-
-fn new_folder(path: &Path) -> io::Result<()> {
-    match fs::DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        other => other,
-    }
 }
 
 /// Gives us back the rights that a program took away from a folder of its session; whether it is
@@ -334,12 +337,15 @@ fn open_up(folder: &Path) -> bool {
 }
 
 /// State is not trusted because it exists: each level must be a folder, ours, closed to others.
-fn all_ours(path: &Path) -> Result<(), DirectoryError> {
-    for level in path.ancestors().take(3) {
-        ours(level).map_err(|why| {
-            let path = level.display().to_string();
-            DirectoryError::Foreign { path, why }
-        })?;
+/// It is looked at before anything is made in it; a level that is missing is made.
+fn all_ours(path: &Path, made: &mut Made) -> Result<(), DirectoryError> {
+    let mut levels: Vec<&Path> = path.ancestors().take(3).collect();
+    levels.reverse();
+    for level in levels {
+        if level.symlink_metadata().is_err() {
+            made.folder(level)?;
+        }
+        ours(level).map_err(|why| DirectoryError::foreign(level, why))?;
     }
     Ok(())
 }
@@ -347,6 +353,7 @@ fn all_ours(path: &Path) -> Result<(), DirectoryError> {
 fn ours(path: &Path) -> Result<(), &'static str> {
     let metadata = fs::symlink_metadata(path).map_err(|_| "it cannot be looked at")?;
     match () {
+        () if metadata.is_symlink() => Err("it is a symbolic link"),
         () if !metadata.is_dir() => Err("it is not a folder"),
         () if metadata.uid() != nix::unistd::getuid().as_raw() => Err("it belongs to another user"),
         () if metadata.mode() & 0o022 != 0 => Err("others can write to it"),
@@ -370,18 +377,6 @@ fn holds_only(folder: &Path, names: &[&str]) -> bool {
         }
     }
     found == names.len()
-}
-
-fn lock(path: &Path) -> io::Result<Flock<File>> {
-    let file = fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
-        .open(path.join("lock"))?;
-    Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| errno.into())
 }
 
 #[cfg(test)]

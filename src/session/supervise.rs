@@ -9,7 +9,6 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
 
 use super::directory::{Directory, DirectoryError};
 use super::outcome::Outcome;
@@ -48,7 +47,7 @@ impl RunError {
         match self {
             Self::Directory(error) => error.help(),
             Self::Launch(error) => error.help(),
-            Self::Watch(_) => None,
+            Self::Watch(_) => Some("run the command again; nothing of it is left".into()),
         }
     }
 }
@@ -59,12 +58,22 @@ pub struct Ended {
     pub outcome: Outcome,
     /// Guarded paths the program tried to change: rule and path.
     pub refused: Vec<String>,
+    /// Standard streams whose file failed the launcher, and why.
+    pub lost: Vec<(usize, io::Error)>,
     pub outputs: Option<PathBuf>,
 }
 
 /// Carries a plan out from start to end.
 pub fn run(plan: &Plan, filters: &[Vec<u8>]) -> Result<Ended, RunError> {
-    let directory = Directory::open(&plan.session)?;
+    let mut directory = Directory::open(&plan.session)?;
+    let ended = live(plan, filters, &directory);
+    if ended.is_err() {
+        directory.undo();
+    }
+    ended
+}
+
+fn live(plan: &Plan, filters: &[Vec<u8>], directory: &Directory) -> Result<Ended, RunError> {
     let signals = watch_signals()?;
     let mut running = sandbox::launch(plan, filters, directory.path())?;
     let mut life = Life::begin(plan, &mut running)?;
@@ -76,6 +85,7 @@ pub fn run(plan: &Plan, filters: &[Vec<u8>]) -> Result<Ended, RunError> {
     Ok(Ended {
         outcome,
         refused: life.refused,
+        lost: life.lost,
         outputs: directory.outputs(),
     })
 }
@@ -101,13 +111,17 @@ struct Life<'a> {
     plan: &'a Plan,
     relay: Option<Relay>,
     outer: Option<OuterTerminal>,
-    copies: Vec<FileCopy>,
+    /// With the number of the stream that each stands for.
+    copies: Vec<(usize, FileCopy)>,
+    lost: Vec<(usize, io::Error)>,
     refused: Vec<String>,
     not_executed: Option<i32>,
     /// When the program is asked to end, and when it is ended.
     ask_at: Option<Instant>,
     end_at: Option<Instant>,
     timed_out: bool,
+    /// The signal that woke the launcher is still to be read, and the program has been woken.
+    is_woken: bool,
     /// Pid 1 has said that nothing runs any more, rather than vanished.
     said_ended: bool,
 }
@@ -118,21 +132,27 @@ impl<'a> Life<'a> {
         for (number, pipe) in running.streams.pipes.iter_mut().enumerate() {
             let Some(pipe) = pipe.take() else { continue };
             let file = sys::fds::duplicate(number as i32)?;
-            copies.push(match number {
+            let copy = match number {
                 0 => FileCopy::inward(file, pipe)?,
                 _ => FileCopy::outward(pipe, file)?,
-            });
+            };
+            copies.push((number, copy));
         }
         Ok(Self {
             plan,
             relay: None,
             outer: None,
             copies,
+            lost: Vec::new(),
             refused: Vec::new(),
             not_executed: None,
-            ask_at: plan.timeout.map(|limit| Instant::now() + limit),
+            // A limit beyond the end of time is none.
+            ask_at: plan
+                .timeout
+                .and_then(|limit| Instant::now().checked_add(limit)),
             end_at: None,
             timed_out: false,
+            is_woken: false,
             said_ended: false,
         })
     }
@@ -161,7 +181,7 @@ impl<'a> Life<'a> {
         if let Some(relay) = &self.relay {
             relay.interests(&mut waiting);
         }
-        for copy in &self.copies {
+        for (_, copy) in &self.copies {
             copy.interests(&mut waiting);
         }
         let next = [self.ask_at, self.end_at].into_iter().flatten().min();
@@ -183,7 +203,13 @@ impl<'a> Life<'a> {
         if let Some(relay) = &mut self.relay {
             relay.progress()?;
         }
-        self.copies.iter_mut().try_for_each(FileCopy::progress)
+        for (number, copy) in &mut self.copies {
+            // Such as a full disk. The copy has closed its pipe, which tells the program.
+            if let Err(error) = copy.progress() {
+                self.lost.push((*number, error));
+            }
+        }
+        Ok(())
     }
 
     fn hear(&mut self, running: &Running) -> Result<Option<Outcome>, RunError> {
@@ -222,13 +248,8 @@ impl<'a> Life<'a> {
         let is = |number: usize| self.plan.stdio[number] == Stdio::Terminal;
         let output = [1, 2].into_iter().find(|number| is(*number));
         if is(0) && is(1) {
-            let outer = OuterTerminal::take(sys::fds::standard(0))?;
+            let outer = OuterTerminal::take_and_survive(sys::fds::standard(0))?;
             self.outer = Some(outer);
-        } else {
-            // The caller's terminal stays as it is and echoes already.
-            let mut modes = tcgetattr(&master)?;
-            modes.local_flags.remove(LocalFlags::ECHO);
-            tcsetattr(&master, SetArg::TCSANOW, &modes)?;
         }
         let input = is(0).then(|| sys::fds::standard(0));
         let relay = Relay::new(master, input, output.map(|n| sys::fds::standard(n as i32)))?;
@@ -242,6 +263,10 @@ impl<'a> Life<'a> {
             if let Some(relay) = &self.relay {
                 let _ = relay.resize();
             }
+            return;
+        }
+        if signal == Signal::SIGCONT as i32 && std::mem::take(&mut self.is_woken) {
+            // A second one could undo a ^Z that was typed meanwhile.
             return;
         }
         if signal == Signal::SIGHUP as i32 && self.end_at.is_none() {
@@ -273,6 +298,7 @@ impl<'a> Life<'a> {
             relay.resume()?;
             relay.resize()?;
         }
+        self.is_woken = true;
         running.signal(Signal::SIGCONT as i32)
     }
 
@@ -296,8 +322,10 @@ impl<'a> Life<'a> {
         if let Some(relay) = &mut self.relay {
             let _ = relay.drain(deadline);
         }
-        for copy in &mut self.copies {
-            let _ = copy.drain(deadline);
+        for (number, copy) in &mut self.copies {
+            if let Err(error) = copy.drain(deadline) {
+                self.lost.push((*number, error));
+            }
         }
         self.outer = None;
     }

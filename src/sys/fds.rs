@@ -33,6 +33,14 @@ fn close_range(first: u32, last: u32) -> io::Result<()> {
     check(ret).map(drop)
 }
 
+/// Closes every descriptor from `first` up.
+pub(crate) fn close_from(first: u32) -> io::Result<()> {
+    // SAFETY: takes integers; only for a forked child that uses no Rust value owning one of them
+    // and leaves without dropping any.
+    let ret = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) };
+    check(ret).map(drop)
+}
+
 /// Makes `from` known under the fixed number `to` as well, for the next program.
 pub(crate) fn place_at(from: RawFd, to: RawFd) -> io::Result<()> {
     if from == to {

@@ -4,6 +4,7 @@
 
 mod copy;
 mod escape;
+mod keeper;
 mod modes;
 mod outer;
 mod printable;
@@ -14,6 +15,7 @@ mod verdict;
 pub use crate::sys::tty::Size;
 pub use copy::FileCopy;
 pub use escape::EscapeFilter;
+pub use keeper::Keeper;
 pub use outer::OuterTerminal;
 pub use printable::{Printable, printable};
 pub use relay::Relay;

@@ -8,6 +8,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
 use nix::sys::termios::{self, FlushArg, SetArg, Termios};
 use nix::unistd;
 
+use super::keeper::Keeper;
 use crate::sys::tty::{self, Size};
 
 /// Raw mode for as long as this value lives. The program inside has its own line discipline; were
@@ -17,19 +18,33 @@ pub struct OuterTerminal {
     terminal: OwnedFd,
     before: Termios,
     raw: bool,
+    /// Does the same when this process is killed.
+    keeper: Option<Keeper>,
 }
 
 impl OuterTerminal {
     /// Remembers the settings of a terminal and makes it raw.
     pub fn take(terminal: BorrowedFd<'_>) -> io::Result<Self> {
-        let before = termios::tcgetattr(terminal)?;
-        let mut outer = Self {
-            terminal: terminal.try_clone_to_owned()?,
-            before,
-            raw: false,
-        };
+        let mut outer = Self::look_at(terminal)?;
         outer.make_raw()?;
         Ok(outer)
+    }
+
+    /// The same, with the terminal given back even if this process is killed.
+    pub fn take_and_survive(terminal: BorrowedFd<'_>) -> io::Result<Self> {
+        let mut outer = Self::look_at(terminal)?;
+        outer.keeper = Some(Keeper::start(terminal, &outer.before)?);
+        outer.make_raw()?;
+        Ok(outer)
+    }
+
+    fn look_at(terminal: BorrowedFd<'_>) -> io::Result<Self> {
+        Ok(Self {
+            terminal: terminal.try_clone_to_owned()?,
+            before: termios::tcgetattr(terminal)?,
+            raw: false,
+            keeper: None,
+        })
     }
 
     /// Gives the terminal back for a while, as when the program inside has been stopped with ^Z.

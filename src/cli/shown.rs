@@ -1,0 +1,106 @@
+//! What `run` prints besides errors: the plan, and at the end what a person has to know.
+
+use std::io::{self, Write as _};
+
+use serde_json::json;
+
+use crate::plan::{Plan, Sentences};
+use crate::report;
+use crate::session::{Ended, Outcome};
+use crate::terminal::printable;
+
+/// The plan on standard output. A reader that went away, as `head` does, is no failure.
+pub(super) fn plan(plan: &Plan, json: bool) -> io::Result<()> {
+    let text = if json {
+        serde_json::to_string_pretty(plan).map_err(io::Error::from)?
+    } else {
+        let sentences = Sentences(plan).to_string();
+        let lines: Vec<_> = sentences.lines().map(printable).collect();
+        lines.join("\n")
+    };
+    let mut out = io::stdout().lock();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        done => done,
+    }
+}
+
+/// What is said at the end: only what a person has to know.
+pub(super) fn end(plan: &Plan, ended: &Ended, json: bool, quiet: bool) {
+    if json {
+        let summary = json!({
+            "session": plan.session.id,
+            "outcome": ended.outcome,
+            "exit-code": ended.outcome.exit_code(),
+            "refused": ended.refused,
+            "outputs": ended.outputs,
+        });
+        report::say(&summary.to_string());
+        return;
+    }
+    for (number, cause) in &ended.lost {
+        lost(*number, cause);
+    }
+    let program = plan
+        .program
+        .argv
+        .first()
+        .map(|word| word.to_string_lossy())
+        .unwrap_or_default();
+    match ended.outcome {
+        Outcome::NotExecuted(errno) => not_executed(&program, errno),
+        Outcome::TimedOut => report::say("error: the time limit ended it\n  help: raise --timeout"),
+        Outcome::Exited(_) | Outcome::Killed(_) => {}
+    }
+    if quiet {
+        return;
+    }
+    for refused in &ended.refused {
+        let (rule, path) = refused.split_once('\t').unwrap_or(("guard", refused));
+        let key = match rule.starts_with("git ") {
+            true => "git = false".to_owned(),
+            false => format!("lift = [\"{rule}\"]"),
+        };
+        report::say(&format!(
+            "refused: {} was left as it is (rule `{}`); `[guard] {}` in a profile would allow it",
+            printable(path),
+            printable(rule),
+            printable(&key)
+        ));
+    }
+    if let (Some(outputs), false) = (&ended.outputs, plan.session.kept) {
+        report::say(&format!(
+            "outputs are in {}",
+            printable(&outputs.display().to_string())
+        ));
+    }
+}
+
+fn lost(number: usize, cause: &io::Error) {
+    let what = match number {
+        0 => "read standard input",
+        1 => "write standard output",
+        _ => "write standard error",
+    };
+    report::say(&format!(
+        "error: cannot {what}\n  because: {}\n  help: let it lead to a file on a disk with room",
+        report::without_number(&cause.to_string())
+    ));
+}
+
+fn not_executed(program: &str, errno: i32) {
+    let cause = io::Error::from_raw_os_error(errno).to_string();
+    let cause = report::without_number(&cause);
+    let help = match errno {
+        libc::ENOENT => {
+            "it is not in the box: name it by a path inside, or install it where it is visible"
+        }
+        libc::EACCES => "it is not executable, or its folder is not",
+        libc::E2BIG => "the command and its variables are too long together",
+        _ => "try it outside the box",
+    };
+    report::say(&format!(
+        "error: cannot run {}\n  because: {cause}\n  help: {help}",
+        printable(program)
+    ));
+}
