@@ -75,14 +75,20 @@ impl Case<'_> {
     }
 
     pub(super) fn change_mode(&self, object: Object, mode: u64, flags: u64) -> Outcome {
-        let place = self.named(object, empties(flags))?;
+        let mode = u32::try_from(mode & 0o7777).unwrap_or(0);
+        let lends_identity = mode & (libc::S_ISUID | libc::S_ISGID) != 0;
+        let place = match self.named(object, empties(flags)) {
+            // A descriptor that came through a door carries on to a writable mount, and which one
+            // is meant can change until the kernel looks: these bits are decided by number alone.
+            Err(Answer::CarryOn) if lends_identity => return Err(Errno::EPERM.into()),
+            other => other?,
+        };
         self.may_change_mode(&place)?;
         let kind = place.existing()?.kind();
         if kind == libc::S_IFLNK {
             return Err(Errno::EOPNOTSUPP.into());
         }
-        let mode = u32::try_from(mode & 0o7777).unwrap_or(0);
-        if kind != libc::S_IFDIR && mode & (libc::S_ISUID | libc::S_ISGID) != 0 {
+        if kind != libc::S_IFDIR && lends_identity {
             return Err(Errno::EPERM.into());
         }
         let handle = place.object()?;

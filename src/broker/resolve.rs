@@ -126,7 +126,9 @@ impl Case<'_> {
     }
 
     fn enter(&self, native: OwnedFd, name: Option<&[u8]>, slash: bool) -> Result<Spot<'_>, Answer> {
-        let here = PathBuf::from(readlink(own(&native).as_c_str())?);
+        // A place too deep to have a name is the kernel's, to whom guarded mounts are read-only.
+        let here = readlink(own(&native).as_c_str()).map_err(|_| Answer::CarryOn)?;
+        let here = PathBuf::from(here);
         let doors = &self.broker.doors;
         if let Some(name) = name.map(OsStr::from_bytes) {
             let whole = here.join(name);

@@ -86,9 +86,12 @@ pub(super) fn tree(
     });
     if !policy.lock.nesting {
         // A masked file below /proc would keep a nested sandbox from mounting one of its own.
-        all.steps.push(BuildStep::Mask {
-            at: InsidePath::fixed("/proc/cmdline"),
-        });
+        // The kernel's command line names disks; the key list names every key of the user's.
+        for name in ["/proc/cmdline", "/proc/keys"] {
+            all.steps.push(BuildStep::Mask {
+                at: InsidePath::fixed(name),
+            });
+        }
     }
     let tmp = InsidePath::fixed("/tmp");
     all.folder(&tmp, 0o755);

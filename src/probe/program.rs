@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
-use super::source::seen;
+use super::source::{holds_keys, seen};
 use crate::plan::Needed;
 use crate::policy::Access;
 
@@ -126,6 +126,10 @@ fn follow(start: PathBuf, home: Option<&Path>, needs: &mut ProgramNeeds) -> Path
 
 fn show(path: &Path, link: Option<&Path>, home: Option<&Path>, needs: &mut ProgramNeeds) {
     if SYSTEM.iter().any(|known| path.starts_with(known)) {
+        return;
+    }
+    // A script names its interpreter; a hostile one names a key that happens to be executable.
+    if home.is_some_and(|home| holds_keys(path, home)) {
         return;
     }
     let root = installation(path, home).unwrap_or_else(|| path.to_owned());

@@ -102,6 +102,24 @@ fn not_a_folder(metadata: &std::fs::Metadata) -> Option<&'static str> {
     }
 }
 
+/// Folders of keys below a home, which no box is ever shown.
+const KEYS: [&str; 9] = [
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".kube",
+    ".docker",
+    ".password-store",
+    ".azure",
+    ".config/gcloud",
+    ".mozilla",
+];
+
+pub(super) fn holds_keys(path: &Path, home: &Path) -> bool {
+    let below = path.strip_prefix(home);
+    below.is_ok_and(|below| KEYS.iter().any(|name| below.starts_with(name)))
+}
+
 /// What must not be shared: a folder that holds it would show more than a project, or let the
 /// box change its own walls.
 #[derive(Debug)]
@@ -147,25 +165,11 @@ impl OffLimits {
             "/var",
         ];
         const KERNEL: [&str; 3] = ["/proc", "/sys", "/dev"];
-        const KEYS: [&str; 9] = [
-            ".ssh",
-            ".gnupg",
-            ".aws",
-            ".kube",
-            ".docker",
-            ".password-store",
-            ".azure",
-            ".config/gcloud",
-            ".mozilla",
-        ];
         let is_home = self
             .home
             .as_ref()
             .is_some_and(|home| home.starts_with(path));
-        let has_keys = |home: &PathBuf| {
-            let below = path.strip_prefix(home);
-            below.is_ok_and(|below| KEYS.iter().any(|name| below.starts_with(name)))
-        };
+        let has_keys = |home: &PathBuf| holds_keys(path, home);
         Some(match () {
             () if SYSTEM.iter().any(|name| path == Path::new(name)) => {
                 "that is a part of the system"

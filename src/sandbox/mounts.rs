@@ -144,7 +144,11 @@ pub(super) fn apply(site: &mut Site<'_>, number: usize, step: &BuildStep) -> io:
         BuildStep::Mask { at } => {
             let null = mount::copy_mount(mount::here(), Path::new("/dev/null"))?;
             mount::restrict_tree(null.as_fd(), ATTR_READ_ONLY | ATTR_NO_SETUID | ATTR_NO_EXEC)?;
-            site.attach(&null, at)
+            match site.attach(&null, at) {
+                // A kernel without the file has nothing to hide.
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+                other => other,
+            }
         }
         BuildStep::EnterRoot => {
             fchdir(site.root()?)?;

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
@@ -21,6 +21,11 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
+    pub(super) fn descriptors(&self) -> Vec<RawFd> {
+        let all = self.trees.iter().chain(&self.doors);
+        all.map(|(_, tree)| tree.as_raw_fd()).collect()
+    }
+
     pub(super) fn take(&mut self, step: usize) -> Option<OwnedFd> {
         take(&mut self.trees, step)
     }

@@ -66,6 +66,10 @@ fn same_file(one: RawFd, other: RawFd) -> bool {
 }
 
 impl BoxEnds {
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
+        self.0.iter().flatten().map(AsRawFd::as_raw_fd)
+    }
+
     /// Puts the streams at 0, 1 and 2; only for the process that is about to run the program.
     pub(crate) fn take_places(&self, terminal: Option<&OwnedFd>) -> io::Result<()> {
         for (number, end) in self.0.iter().enumerate() {

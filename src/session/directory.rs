@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -128,6 +128,7 @@ impl Directory {
         if self.change_times() == self.noted() {
             return None;
         }
+        open_up(&self.folder(OwnFolder::Outputs));
         let any = fs::read_dir(self.folder(OwnFolder::Outputs))
             .is_ok_and(|mut list| list.next().is_some());
         any.then(|| self.kept_place().join(OwnFolder::Outputs.name()))
@@ -162,7 +163,7 @@ impl Directory {
         for name in ["home", "home/mnt", "outputs"].into_iter().chain(tmp) {
             let folder = self.path.join(name);
             self.made.folder(&folder)?;
-            if !fs::symlink_metadata(&folder).is_ok_and(|m| m.is_dir()) {
+            if !open_up(&folder) {
                 return Err(DirectoryError::foreign(&folder, "it is not a folder"));
             }
         }
@@ -239,6 +240,7 @@ impl Directory {
     /// Moves outputs, if there are any, to where they are kept under the session's name.
     fn save_outputs(&self) -> io::Result<()> {
         let outputs = self.folder(OwnFolder::Outputs);
+        open_up(&outputs);
         let empty = match fs::read_dir(&outputs) {
             Ok(mut list) => list.next().is_none(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -320,6 +322,18 @@ fn free_room(rooms: &Path, made: &mut Made) -> Result<(PathBuf, Flock<File>), Di
 
 fn is_taken(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EWOULDBLOCK)
+}
+
+/// Gives us back the rights that a program took away from a folder of its session; whether it is
+/// a folder at all. Mounts cover these while a program runs: none can put a link in their place.
+fn open_up(folder: &Path) -> bool {
+    let Ok(metadata) = fs::symlink_metadata(folder) else {
+        return false;
+    };
+    if metadata.is_dir() && metadata.mode() & 0o700 != 0o700 {
+        let _ = fs::set_permissions(folder, fs::Permissions::from_mode(0o700));
+    }
+    metadata.is_dir()
 }
 
 /// State is not trusted because it exists: each level must be a folder, ours, closed to others.

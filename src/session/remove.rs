@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use nix::errno::Errno;
@@ -10,10 +11,24 @@ use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2, renameat};
 use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
+/// How a folder is called that was moved up to be removed.
+const BESIDE: &str = ".removing-";
+
 /// Removes `name` below `parent`. What lies on another mount stops it with an error.
 pub(super) fn remove_tree(parent: &OwnedFd, name: &str) -> io::Result<()> {
     let mut waiting = vec![name.to_owned()];
+    // What an earlier removal was killed over goes first, and its numbers are not used again.
     let mut moved = 0u64;
+    for entry in list(parent)? {
+        let number = entry
+            .to_str()
+            .ok()
+            .and_then(|name| name.strip_prefix(BESIDE));
+        if let Some(number) = number.and_then(|digits| digits.parse().ok()) {
+            moved = moved.max(number);
+            waiting.push(format!("{BESIDE}{number}"));
+        }
+    }
     while let Some(folder) = waiting.pop() {
         match unlinkat(parent, folder.as_str(), UnlinkatFlags::RemoveDir) {
             Ok(()) | Err(Errno::ENOENT) => continue,
@@ -32,8 +47,19 @@ pub(super) fn remove_tree(parent: &OwnedFd, name: &str) -> io::Result<()> {
             }
             // A folder moves up beside its parent: depth never costs descriptors or stack.
             moved += 1;
-            let beside = format!(".removing-{moved}");
-            renameat(&open, entry.as_c_str(), parent, beside.as_str())?;
+            let beside = format!("{BESIDE}{moved}");
+            let rename = || renameat(&open, entry.as_c_str(), parent, beside.as_str());
+            match rename() {
+                // To move a folder is to write to it: one without rights gets them back first.
+                Err(Errno::EACCES) => {
+                    open_folder(
+                        &open,
+                        Path::new(std::ffi::OsStr::from_bytes(entry.to_bytes())),
+                    )?;
+                    rename()?;
+                }
+                other => other?,
+            }
             waiting.push(beside);
         }
         unlinkat(parent, folder.as_str(), UnlinkatFlags::RemoveDir)?;

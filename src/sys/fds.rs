@@ -13,6 +13,26 @@ pub(crate) fn close_on_exec_from(first: u32) -> io::Result<()> {
     check(ret).map(drop)
 }
 
+/// Closes everything but the three standard descriptors and those to keep. Only for a process
+/// just forked: what its parent's values own is never used here again.
+pub(crate) fn close_all_but(mut keep: Vec<RawFd>) -> io::Result<()> {
+    keep.sort_unstable();
+    let mut from = 3;
+    for fd in keep.into_iter().filter_map(|fd| u32::try_from(fd).ok()) {
+        if fd > from {
+            close_range(from, fd - 1)?;
+        }
+        from = from.max(fd + 1);
+    }
+    close_range(from, u32::MAX)
+}
+
+fn close_range(first: u32, last: u32) -> io::Result<()> {
+    // SAFETY: takes integers; the only caller says why nothing that is used lies in the range.
+    let ret = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
+    check(ret).map(drop)
+}
+
 /// Closes every descriptor from `first` up.
 pub(crate) fn close_from(first: u32) -> io::Result<()> {
     // SAFETY: takes integers; only for a forked child that uses no Rust value owning one of them
