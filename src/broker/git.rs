@@ -71,7 +71,7 @@ impl Case<'_> {
 }
 
 /// Content and permissions of a regular file of bearable size.
-fn read(dir: &OwnedFd, name: &CStr) -> Result<Option<(Vec<u8>, u32)>, Answer> {
+pub(super) fn read(dir: &OwnedFd, name: &CStr) -> Result<Option<(Vec<u8>, u32)>, Answer> {
     let found = at::identify(dir.as_raw_fd(), name, libc::AT_SYMLINK_NOFOLLOW)?;
     if found.kind() != libc::S_IFREG {
         return Ok(None);
@@ -86,7 +86,7 @@ fn read(dir: &OwnedFd, name: &CStr) -> Result<Option<(Vec<u8>, u32)>, Answer> {
     }
 }
 
-fn write(dir: &OwnedFd, name: &CStr, content: &[u8], mode: u32) -> Result<(), Answer> {
+pub(super) fn write(dir: &OwnedFd, name: &CStr, content: &[u8], mode: u32) -> Result<(), Answer> {
     let errno = |error: std::io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
     let flags =
         OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;

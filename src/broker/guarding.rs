@@ -113,6 +113,11 @@ impl Case<'_> {
             return Ok(());
         }
         match (names.last(), what) {
+            (name, Arrival::Other) | (name @ "commondir", Arrival::Link)
+                if guard::is_git_pointer(name) =>
+            {
+                Err(guarded(place, guard::GIT_POINTER.to_owned()))
+            }
             (".git", Arrival::Link) => Err(guarded(place, GIT_CONFIG.to_owned())),
             (".git", Arrival::Directory(dir)) => {
                 let before = git_directory(dir, Path::new(""), "");

@@ -5,6 +5,7 @@
 //! itself. It never lets the kernel carry on with a call because of something it has read in the
 //! caller's memory: a call that carries on meets the read-only mount.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fmt;
@@ -25,6 +26,7 @@ mod git;
 mod guarding;
 mod names;
 mod opening;
+mod pointers;
 mod resolve;
 mod umasks;
 
@@ -76,6 +78,8 @@ pub struct Broker {
     listeners: BTreeMap<RawFd, OwnedFd>,
     refusals: Vec<Refusal>,
     root: Option<Identity>,
+    /// Records of worktrees that programs have begun, as paths in the box; the latest last.
+    begun: RefCell<Vec<PathBuf>>,
 }
 
 /// A door with the number of the mount that the box sees in its place.
@@ -145,6 +149,7 @@ impl Broker {
             listeners: BTreeMap::new(),
             refusals: Vec::new(),
             root: at::identify(libc::AT_FDCWD, c"/", 0).ok(),
+            begun: RefCell::default(),
         }
     }
 

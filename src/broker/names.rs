@@ -9,10 +9,10 @@ use nix::sys::stat::mkdirat;
 use nix::unistd::{UnlinkatFlags, linkat, symlinkat, unlinkat};
 
 use super::caller::Caller;
-use super::guarding::Arrival;
+use super::guarding::{Arrival, guarded};
 use super::resolve::{Last, Place, own};
 use super::{Answer, Case, Outcome, permissions};
-use crate::policy::guard::GIT_CONFIG;
+use crate::policy::guard::{GIT_CONFIG, GIT_POINTER};
 use crate::sys::at;
 
 impl Case<'_> {
@@ -157,6 +157,10 @@ impl Case<'_> {
             return Err(Errno::EPERM.into());
         }
         self.may_touch(&from)?;
+        if self.is_pointer(&from) {
+            // Under a second name it could be written to.
+            return Err(guarded(&from, GIT_POINTER.to_owned()));
+        }
         self.may_move(&from, kind, &to)?;
         linkat(&from.dir, from.name(), &to.dir, to.name(), AtFlags::empty())?;
         Ok(Answer::Done)

@@ -85,6 +85,17 @@ impl Case<'_> {
         if nameless {
             return self.open_nameless(&place, wish);
         }
+        self.note_record(&place);
+        if self.is_pointer(&place) {
+            let writes = match place.look()?.map(|found| found.kind()) {
+                None => creates && !place.slash,
+                Some(libc::S_IFREG) => !wish.only_reads() && !wish.has(libc::O_EXCL),
+                Some(_) => false,
+            };
+            if writes {
+                return wish.hand_over(self.write_pointer(&place)?);
+            }
+        }
         let Some(found) = place.look()? else {
             return match (creates, place.slash) {
                 (false, _) => Err(Errno::ENOENT.into()),

@@ -10,6 +10,8 @@ use super::Guard;
 
 /// The rule that guards git's configuration; what it says decides, not only its name.
 pub const GIT_CONFIG: &str = "git config";
+/// The rule that guards the files which send git elsewhere.
+pub const GIT_POINTER: &str = "git pointer";
 /// The rule that guards git's hooks.
 pub const GIT_HOOKS: &str = "git hooks";
 
@@ -228,6 +230,12 @@ fn matches_all(parts: &[Part], names: &[Cow<'_, str>]) -> bool {
 }
 
 /// Whether `name` is one of the entries by which git knows a repository.
+/// Whether a file of this name sends git elsewhere: `.git` where it is a file, and `commondir`.
+pub fn is_git_pointer(name: &str) -> bool {
+    matches!(name, ".git" | "commondir")
+}
+
+/// Whether a directory becomes one that git obeys by holding this.
 pub fn is_git_marker(name: &str) -> bool {
     matches!(name, "head" | "objects" | "refs")
 }
