@@ -2,7 +2,7 @@
 //! failure as two numbers; the launcher owns the plan and makes the words.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use nix::fcntl::OFlag;
@@ -34,16 +34,18 @@ pub(super) struct Orders<'a> {
 }
 
 /// What comes after the plan's own steps, numbered from their end.
-const LATE: [&str; 6] = [
+const LATE: [&str; 7] = [
     "give the program a terminal",
     "drop every capability",
     "put up Landlock",
     "load the system call filter",
     "hide pid 1 from the box",
     "guard files that others run",
+    "let go of the caller's open files",
 ];
 const LANDLOCK: usize = 2;
 const GUARD: usize = 5;
+const LET_GO: usize = 6;
 
 /// The numbers of the walls that the program's own process puts up.
 pub(super) fn last_walls(plan: &Plan) -> LastWalls {
@@ -98,7 +100,15 @@ fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
     } = orders;
     let mut site = Site::new(&plan.identity, directory, prepared);
     let mut terminal = None;
+    let mut keep = site.prepared.descriptors();
+    keep.extend(ends.descriptors());
+    keep.push(wire.as_fd().as_raw_fd());
     let done = (|| {
+        let let_go = plan.build.len() + plan.inside.len() + LET_GO;
+        sys::fds::close_all_but(keep).map_err(|error| Failure {
+            step: let_go,
+            error,
+        })?;
         stay_with_launcher(plan, &wire)?;
         if plan.isolation == Isolation::Landlock {
             open_doors(plan, &mut site)?;

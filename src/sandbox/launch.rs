@@ -1,7 +1,7 @@
 //! The launcher's side: one function that is the order of operations.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use super::child::{self, Orders};
@@ -11,7 +11,6 @@ use super::streams::{self, CallerEnds};
 use super::wire::{self, Message, Wire};
 use crate::plan::{InsideStep, Plan};
 use crate::policy::{Isolation, NetMode};
-use crate::sys;
 use crate::sys::process::{self, Forked, SingleThreaded};
 
 /// Why a box did not come to be. The sentence and the remedy are made here, where the plan is.
@@ -177,12 +176,6 @@ pub fn launch(plan: &Plan, filters: &[Vec<u8>], directory: &Path) -> Result<Runn
     let (pid, pidfd) = match forked {
         Forked::Child => {
             drop((streams, wire));
-            let mut keep = prepared.descriptors();
-            keep.extend(ends.descriptors());
-            keep.push(theirs.as_fd().as_raw_fd());
-            if sys::fds::close_all_but(keep).is_err() {
-                process::exit_now(125)
-            }
             child::main(
                 &proof,
                 Orders {
