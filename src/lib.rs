@@ -1,24 +1,39 @@
 //! cowork-linux: puts a program, usually an AI coding agent, in a box on Linux.
+//!
+//! This list is the map of the house; ARCHITECTURE.md walks through it. What is not marked
+//! Linux compiles anywhere.
 #![deny(unsafe_code)]
 
+/// Pid 1's hands: changes guarded mounts for the programs in the box.
 #[cfg(target_os = "linux")]
 pub mod broker;
+/// The words of the command line.
 pub mod cli;
+/// Seccomp: profiles, their compiler, and the built-in programs.
 #[cfg(target_os = "linux")]
 pub mod filter;
+/// What will be done, as data.
 pub mod plan;
+/// What is wanted.
 pub mod policy;
+/// What the host offers.
 #[cfg(target_os = "linux")]
 pub mod probe;
+/// How an error reaches a person.
 pub mod report;
+/// Doing it.
 #[cfg(target_os = "linux")]
 pub mod sandbox;
+/// A box over time.
 #[cfg(target_os = "linux")]
 pub mod session;
+/// The kernel's calls, and the only `unsafe`.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 mod sys;
-#[cfg(target_os = "linux")]
-pub use sys::heap::Heap;
+/// Between the caller's terminal and the box's.
 #[cfg(target_os = "linux")]
 pub mod terminal;
+
+#[cfg(target_os = "linux")]
+pub use sys::heap::Heap;
