@@ -1,7 +1,6 @@
 //! cowork-linux: puts a program, usually an AI coding agent, in a box on Linux.
 //!
-//! This list is the map of the house; ARCHITECTURE.md walks through it. What is not marked
-//! Linux compiles anywhere.
+//! This list is the map of the house; ARCHITECTURE.md walks through it.
 #![deny(unsafe_code)]
 
 /// Pid 1's hands: changes guarded mounts for the programs in the box.
