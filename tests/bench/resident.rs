@@ -89,9 +89,19 @@ fn descendants(root: u32) -> Answer<Vec<Process>> {
     Ok(found)
 }
 
-/// Kilobytes, pages that are shared counted in part.
+/// Kilobytes, pages that are shared counted in part. A process that hides itself shows only what
+/// `statm` tells everybody; there the pages of its own are counted, which is less by its part of
+/// the shared ones.
 fn proportional_size(id: u32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{id}/smaps_rollup")).ok()?;
+    let Ok(text) = fs::read_to_string(format!("/proc/{id}/smaps_rollup")) else {
+        let text = fs::read_to_string(format!("/proc/{id}/statm")).ok()?;
+        let mut pages = text
+            .split_whitespace()
+            .skip(1)
+            .map_while(|word| word.parse::<u64>().ok());
+        let (resident, shared) = (pages.next()?, pages.next()?);
+        return Some(resident.saturating_sub(shared) * 4);
+    };
     let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
     line.split_whitespace().next()?.parse().ok()
 }
