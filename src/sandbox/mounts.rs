@@ -198,28 +198,23 @@ struct Wanted<'a> {
 }
 
 fn bind(site: &mut Site<'_>, number: usize, wanted: Wanted<'_>) -> io::Result<()> {
-    let tree = match site.prepared.take(number) {
-        Some(tree) => tree,
+    let (tree, door) = match site.prepared.take(number) {
+        Some(tree) => (tree, site.prepared.take_door(number)),
         None => {
+            // Opened once: both copies are of what was seen.
             let source = open_seen(wanted.from, wanted.seen, wanted.is_folder)?;
-            mount::copy_tree(source.as_fd(), Path::new(""))?
+            let copy = || mount::copy_tree(source.as_fd(), Path::new(""));
+            let is_guarded = wanted.mode == BindMode::Guarded;
+            (copy()?, is_guarded.then(copy).transpose()?)
         }
     };
+    if let Some(door) = door {
+        mount::restrict_tree(door.as_fd(), SAFE)?;
+        site.doors.push((wanted.at.as_path().to_owned(), door));
+    }
     let attributes = match wanted.mode {
         BindMode::Write => SAFE,
-        BindMode::Read => SAFE | ATTR_READ_ONLY,
-        BindMode::Guarded => {
-            let door = match site.prepared.take_door(number) {
-                Some(door) => door,
-                None => {
-                    let source = open_seen(wanted.from, wanted.seen, wanted.is_folder)?;
-                    mount::copy_tree(source.as_fd(), Path::new(""))?
-                }
-            };
-            mount::restrict_tree(door.as_fd(), SAFE)?;
-            site.doors.push((wanted.at.as_path().to_owned(), door));
-            SAFE | ATTR_READ_ONLY
-        }
+        BindMode::Read | BindMode::Guarded => SAFE | ATTR_READ_ONLY,
     };
     mount::restrict_tree(tree.as_fd(), attributes)?;
     site.attach(&tree, wanted.at)
