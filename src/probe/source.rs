@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
 
 use super::etc::small_file;
@@ -28,9 +29,6 @@ impl SourceError {
             Self::Unreachable { source, .. } => match source.raw_os_error() {
                 Some(libc::ENOENT) => "check the spelling; nothing is created for you".into(),
                 Some(libc::EACCES) => "you may not read it; choose a folder of your own".into(),
-                Some(libc::ELOOP) => {
-                    "its links lead in a circle or through /proc; name the folder itself".into()
-                }
                 _ => "name a folder that you can open".into(),
             },
             Self::NotAFolder { .. } => "mount the folder that holds it".into(),
@@ -49,7 +47,14 @@ pub fn look_at(spec: &MountSpec, off_limits: &OffLimits) -> Result<Source, Sourc
     let how = OpenHow::new()
         .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
         .resolve(ResolveFlag::RESOLVE_NO_MAGICLINKS);
-    let fd = openat2(AT_FDCWD, &spec.source, how).map_err(|e| unreachable(e.into()))?;
+    let fd = openat2(AT_FDCWD, &spec.source, how).map_err(|error| match error {
+        // In words of our own: those of the C libraries differ.
+        Errno::ELOOP => SourceError::TooWide {
+            path: shown.clone(),
+            why: "its links lead in a circle or through /proc",
+        },
+        other => unreachable(other.into()),
+    })?;
     let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
     let path = std::fs::read_link(&link).map_err(unreachable)?;
     let metadata = std::fs::metadata(&link).map_err(unreachable)?;
