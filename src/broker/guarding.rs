@@ -87,6 +87,10 @@ impl Case<'_> {
         if !self.broker.rules.watches_git() {
             return Ok(());
         }
+        if is_among_modules(&names) {
+            // Its configuration was read for the place where it is.
+            return Err(guarded(place, GIT_CONFIG.to_owned()));
+        }
         match names.last() {
             ".git" => Err(guarded(place, GIT_CONFIG.to_owned())),
             "hooks" if self.parent_is_obeyed(place) => Err(guarded(place, GIT_HOOKS.to_owned())),
@@ -113,6 +117,9 @@ impl Case<'_> {
             return Ok(());
         }
         match (names.last(), what) {
+            (_, Arrival::Directory(_)) if is_among_modules(&names) => {
+                Err(guarded(place, GIT_CONFIG.to_owned()))
+            }
             (name, Arrival::Other) | (name @ "commondir", Arrival::Link)
                 if guard::is_git_pointer(name) =>
             {
@@ -168,6 +175,11 @@ impl Case<'_> {
     fn parent_is_obeyed(&self, place: &Place<'_>) -> bool {
         self.parent_of(place).is_obeyed()
     }
+}
+
+/// Whether this is where a repository keeps those of its submodules, or one of them.
+fn is_among_modules(names: &Names<'_>) -> bool {
+    (1..names.len()).any(|at| names.name_at(at - 1) == ".git" && names.name_at(at) == "modules")
 }
 
 pub(super) fn guarded(place: &Place<'_>, rule: String) -> Answer {

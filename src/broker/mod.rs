@@ -32,7 +32,7 @@ mod umasks;
 
 use crate::policy::guard::GuardRules;
 use crate::sys::at::{self, Identity};
-use crate::sys::notify;
+use crate::sys::{fds, notify};
 use caller::Caller;
 use umasks::Umasks;
 
@@ -80,6 +80,8 @@ pub struct Broker {
     root: Option<Identity>,
     /// Records of worktrees that programs have begun, as paths in the box; the latest last.
     begun: RefCell<Vec<PathBuf>>,
+    /// Held while looking and acting: two boxes over one folder are two brokers.
+    lock: Option<OwnedFd>,
 }
 
 /// A door with the number of the mount that the box sees in its place.
@@ -150,7 +152,14 @@ impl Broker {
             refusals: Vec::new(),
             root: at::identify(libc::AT_FDCWD, c"/", 0).ok(),
             begun: RefCell::default(),
+            lock: None,
         }
+    }
+
+    /// Takes turns with the brokers of the caller's other boxes.
+    pub fn take_turns(mut self, lock: OwnedFd) -> Self {
+        self.lock = Some(lock);
+        self
     }
 
     /// Takes over the questions of one more program.
@@ -190,7 +199,10 @@ impl Broker {
             id: request.id,
             caller: Caller::new(request.thread),
         };
+        let turn = |hold| self.lock.as_ref().map(|lock| fds::lock(lock.as_fd(), hold));
+        turn(true);
         let (Ok(answer) | Err(answer)) = case.answer(&request);
+        turn(false);
         let sent = match &answer {
             Answer::CarryOn => notify::carry_on(listener, request.id),
             Answer::Done => notify::finish(listener, request.id, 0),

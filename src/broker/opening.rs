@@ -7,9 +7,10 @@ use nix::fcntl::{FcntlArg, OFlag, ResolveFlag, fcntl, open, openat};
 use nix::sys::stat::Mode;
 use nix::unistd::ftruncate;
 
-use super::guarding::Arrival;
+use super::guarding::{Arrival, guarded};
 use super::resolve::{Last, Place, own};
 use super::{Answer, Case, Outcome, permissions};
+use crate::policy::guard::GIT_POINTER;
 
 /// Flags that mean the same when the broker opens in the caller's stead.
 const PASSED_ON: i32 = libc::O_ACCMODE
@@ -161,6 +162,9 @@ impl Case<'_> {
             _ => return Err(Errno::EINVAL.into()),
         }
         self.may_touch(&place)?;
+        if self.is_pointer(&place) {
+            return Err(guarded(&place, GIT_POINTER.to_owned()));
+        }
         let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         ftruncate(reopen(&place, flags)?, length.cast_signed())?;
         Ok(Answer::Done)

@@ -7,7 +7,7 @@ use super::step::{BuildStep, InsideStep, Limit};
 use super::{
     Facts, Guarding, Identity, Landlock, OwnFolder, Place, Plan, Program, Request, Session,
 };
-use super::{environment, layout, lockdown};
+use super::{environment, layout, lockdown, places};
 use crate::policy::{InsidePath, Isolation, Layer, NetMode, PathError, Policy};
 
 /// Who a box is that root starts: nobody's number on any system, so that not even a hole in
@@ -21,6 +21,10 @@ pub enum PlanError {
     Path(#[source] PathError),
     #[error("cannot put a mount at {at}, because {by} is there already")]
     PlaceTaken { at: InsidePath, by: String },
+    #[error(
+        "cannot share both {one} and {other}, because what is written through one would go past the guard of the other"
+    )]
+    Overlap { one: String, other: String },
     #[error("cannot start without the layer `{layer}`, because {because}")]
     MissingLayer { layer: Layer, because: String },
     #[error("cannot start with `--isolation landlock`, because this kernel has no Landlock")]
@@ -46,6 +50,9 @@ impl PlanError {
             Self::Path(_) => {
                 "check the paths given with --mount, --workdir and in the policy".into()
             }
+            Self::Overlap { .. } => {
+                "share only the outer one, or share both read-only: --mount SRC:ro".into()
+            }
             Self::PlaceTaken { .. } => "give one of them another name: --mount SRC:NAME".into(),
             Self::MissingLayer { layer, .. } => {
                 format!(
@@ -64,6 +71,9 @@ impl PlanError {
 /// What happens when `request` is carried out under `policy` on a host with these `facts`.
 pub fn build(policy: &Policy, facts: &Facts, request: &Request) -> Result<Plan, PlanError> {
     let namespaces = policy.lock.isolation == Isolation::Namespaces;
+    if policy.guard.enabled && !policy.files.read_only_workspace {
+        places::no_overlap(request)?;
+    }
     let session = session(policy, facts, request)?;
     let (build, places) = match namespaces {
         true => layout::tree(policy, facts, request, &session)?,
@@ -130,14 +140,18 @@ fn session(policy: &Policy, facts: &Facts, request: &Request) -> Result<Session,
     };
     let home = match weak {
         false => PathBuf::from("/sessions").join(id.as_str()),
-        true => own.join(OwnFolder::Home.name()),
+        true => own.join(OwnFolder::Home.path()),
     };
     let home = InsidePath::new(home).map_err(PlanError::Path)?;
+    // Git does not obey what belongs to another, so not even root can be led into a home.
+    let home_owner = (facts.uid == 0 && !weak).then_some((ROOTS_STAND_IN, ROOTS_STAND_IN));
     Ok(Session {
         id,
         place,
         kept,
         home,
+        home_owner,
+        sealed: !weak,
     })
 }
 

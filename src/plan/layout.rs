@@ -105,7 +105,7 @@ pub(super) fn tree(
     if policy.net.mode == NetMode::Host {
         all.folder(&InsidePath::fixed("/run/systemd"), 0o755);
     }
-    home(&mut all, session, &places);
+    home(&mut all, session, &places, guards(policy, facts));
     for needed in &request.needed {
         let at = InsidePath::new(below_tmp(&needed.path)).map_err(PlanError::Path)?;
         let mode = mode(policy, facts, needed.access);
@@ -130,9 +130,14 @@ fn mode(policy: &Policy, facts: &Facts, access: Access) -> BindMode {
     match access {
         Access::Read => BindMode::Read,
         Access::Write if policy.files.read_only_workspace => BindMode::Read,
-        Access::Write if policy.guard.enabled && facts.seccomp_notify => BindMode::Guarded,
+        Access::Write if guards(policy, facts) => BindMode::Guarded,
         Access::Write => BindMode::Write,
     }
+}
+
+/// Whether what programs may write to is to be guarded, and can be.
+fn guards(policy: &Policy, facts: &Facts) -> bool {
+    policy.guard.enabled && facts.seccomp_notify
 }
 
 fn share(policy: &Policy, facts: &Facts, source: &Source, at: &InsidePath) -> BuildStep {
@@ -195,7 +200,7 @@ fn devices(all: &mut Steps) {
     });
 }
 
-fn home(all: &mut Steps, session: &Session, places: &[InsidePath]) {
+fn home(all: &mut Steps, session: &Session, places: &[InsidePath], guarded: bool) {
     all.folder(&session.home, 0o755);
     // The mount points lie on our own root and are shown below the home as one read-only
     // folder: nothing is ever created in a directory the program could have prepared.
@@ -214,14 +219,19 @@ fn home(all: &mut Steps, session: &Session, places: &[InsidePath]) {
             all.folder(&at, 0o755);
         }
     }
-    let ours = |folder, at| BuildStep::Own { folder, at };
-    all.steps.push(ours(OwnFolder::Home, session.home.clone()));
+    let ours = |folder, at, guarded| BuildStep::Own {
+        folder,
+        at,
+        guarded,
+    };
+    all.steps
+        .push(ours(OwnFolder::Home, session.home.clone(), false));
     if let (Ok(mnt), Ok(outputs)) = (session.home.join("mnt"), session.home.join("mnt/outputs")) {
         all.steps.push(BuildStep::MountPoints {
             from: staging,
             at: mnt,
         });
-        all.steps.push(ours(OwnFolder::Outputs, outputs));
+        all.steps.push(ours(OwnFolder::Outputs, outputs, guarded));
     }
 }
 
@@ -288,7 +298,12 @@ pub(super) fn weak_tree(
     for folder in [OwnFolder::Home, OwnFolder::Outputs, OwnFolder::Tmp] {
         let at = session.on_the_host(folder);
         let at = InsidePath::new(at).map_err(PlanError::Path)?;
-        steps.push(BuildStep::Own { folder, at });
+        let guarded = folder == OwnFolder::Outputs && guards(policy, facts);
+        steps.push(BuildStep::Own {
+            folder,
+            at,
+            guarded,
+        });
     }
     let mut places = Vec::new();
     for needed in &request.needed {
@@ -326,13 +341,17 @@ pub(super) fn weak_rules(build: &[BuildStep]) -> Vec<LandlockRule> {
                 ),
                 // Never to be written: for root these are the host's own settings.
                 BuildStep::Proc { at } => (at.clone(), Rights::Read),
-                BuildStep::Own { at, .. }
+                BuildStep::Own {
+                    at, guarded: false, ..
+                }
                 | BuildStep::Bind {
                     at,
                     mode: BindMode::Write,
                     ..
                 } => (at.clone(), Rights::Write),
-                BuildStep::Bind { at, .. } => (at.clone(), Rights::Read),
+                BuildStep::Own { at, .. } | BuildStep::Bind { at, .. } => {
+                    (at.clone(), Rights::Read)
+                }
                 _ => return None,
             };
             Some(LandlockRule { path, rights })

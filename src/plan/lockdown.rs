@@ -166,7 +166,10 @@ fn guarding(policy: &Policy, build: &[BuildStep]) -> Result<Guarding, PlanError>
     let doors: Vec<_> = build
         .iter()
         .filter_map(|step| match step {
-            BuildStep::Bind {
+            BuildStep::Own {
+                at, guarded: true, ..
+            }
+            | BuildStep::Bind {
                 at,
                 mode: BindMode::Guarded,
                 ..

@@ -53,13 +53,17 @@ pub struct Session {
     pub kept: bool,
     /// The home as the program sees it.
     pub home: InsidePath,
+    /// Who owns the home on the host when that is not the caller.
+    pub home_owner: Option<(u32, u32)>,
+    /// Whether the home is out of reach of the caller's own tools while programs run.
+    pub sealed: bool,
 }
 
 impl Session {
     /// A folder of the session as a path on the host; for sessions with a directory of their own.
     fn on_the_host(&self, folder: OwnFolder) -> PathBuf {
         let (Place::Own(directory) | Place::Room(directory)) = &self.place;
-        directory.join(folder.name())
+        directory.join(folder.path())
     }
 
     /// What all sessions share on the host.

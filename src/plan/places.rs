@@ -1,11 +1,11 @@
 //! Where each mount goes. Two may not share a place, and none may lie inside another.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::build::PlanError;
 use super::{Request, Session};
-use crate::policy::{InsidePath, PathError};
+use crate::policy::{Access, InsidePath, PathError};
 
 /// Places that belong to the box: no mount may go there or above them.
 const RESERVED: [&str; 16] = [
@@ -52,6 +52,37 @@ pub(super) fn places(request: &Request, session: &Session) -> Result<Vec<InsideP
         places.push(at);
     }
     Ok(places)
+}
+
+/// Refuses folders that overlap on the host while a guard is on: a folder that is renamed through
+/// one of them has another name than the other's guard believes.
+pub(super) fn no_overlap(request: &Request) -> Result<(), PlanError> {
+    let shared = request
+        .mounts
+        .iter()
+        .map(|source| (&source.path, source.access));
+    let needed = request
+        .needed
+        .iter()
+        .filter(|needed| needed.access == Access::Write);
+    let mut all: Vec<_> = shared
+        .chain(needed.map(|needed| (&needed.path, needed.access)))
+        .collect();
+    // Paths sort by component: what lies below a folder comes right after it.
+    all.sort_by(|one, other| one.0.cmp(other.0));
+    let mut outer: Option<(&PathBuf, Access)> = None;
+    for (path, access) in all {
+        match outer {
+            Some((above, its)) if path.starts_with(above) => {
+                if its == Access::Write || access == Access::Write {
+                    let (one, other) = (above.display().to_string(), path.display().to_string());
+                    return Err(PlanError::Overlap { one, other });
+                }
+            }
+            _ => outer = Some((path, access)),
+        }
+    }
+    Ok(())
 }
 
 /// Who is at this place, above it or below it.

@@ -52,6 +52,15 @@ impl OwnFolder {
             Self::Tmp => "tmp",
         }
     }
+
+    /// Where it is in the session's directory. The home lies behind a folder that is closed while
+    /// programs run: no tool of the host's is to be led in there.
+    pub fn path(self) -> &'static str {
+        match self {
+            Self::Home => "inner/home",
+            Self::Outputs | Self::Tmp => self.name(),
+        }
+    }
 }
 
 impl fmt::Display for OwnFolder {
@@ -100,6 +109,7 @@ pub enum BuildStep {
     Own {
         folder: OwnFolder,
         at: InsidePath,
+        guarded: bool,
     },
     /// The folder that holds the mounts: ours, so that no mount point is made in the user's.
     MountPoints {
@@ -151,7 +161,14 @@ impl fmt::Display for BuildStep {
             Self::Bind { from, at, mode, .. } => {
                 write!(f, "share {} at {at} ({mode})", from.display())
             }
-            Self::Own { folder, at } => write!(f, "keep the session's {folder} at {at}"),
+            Self::Own {
+                folder,
+                at,
+                guarded,
+            } => {
+                let guarded = if *guarded { " (guarded)" } else { "" };
+                write!(f, "keep the session's {folder} at {at}{guarded}")
+            }
             Self::MountPoints { at, .. } => write!(f, "make the places for mounts in {at}"),
             Self::Tmpfs { at, size, .. } => write!(f, "make an empty {at} of at most {size}"),
             Self::Proc { at } => write!(f, "show the box's own processes at {at}"),

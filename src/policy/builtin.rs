@@ -126,7 +126,7 @@ const PASSED: [&str; 8] = [
     "TZ",
 ];
 
-const GUARDED: [&str; 58] = [
+const GUARDED: [&str; 61] = [
     ".claude/settings.json",
     ".claude/settings.local.json",
     ".claude/hooks",
@@ -184,6 +184,9 @@ const GUARDED: [&str; 58] = [
     ".xprofile",
     ".xsessionrc",
     ".gitconfig",
+    ".husky",
+    ".githooks",
+    ".hg/hgrc",
     ".ssh",
 ];
 

@@ -108,10 +108,12 @@ pub fn fold(name: &OsStr) -> Cow<'_, str> {
     let folded: String = lossy
         .chars()
         .filter(|c| !is_ignorable(*c))
-        .flat_map(|c| match c {
-            '\u{17f}' => 's'.to_lowercase(),
-            other => other.to_lowercase(),
+        .flat_map(|c| {
+            expanded(c)
+                .chars()
+                .chain(expanded(c).is_empty().then_some(c))
         })
+        .flat_map(char::to_lowercase)
         .collect();
     let trimmed = folded.trim_end_matches(['.', ' ']);
     Cow::Owned(if trimmed.is_empty() {
@@ -119,6 +121,21 @@ pub fn fold(name: &OsStr) -> Cow<'_, str> {
     } else {
         trimmed.to_owned()
     })
+}
+
+/// Characters that stand for others when case does not count, besides plain upper case.
+fn expanded(c: char) -> &'static str {
+    match c {
+        '\u{17f}' => "s",
+        '\u{fb00}' => "ff",
+        '\u{fb01}' => "fi",
+        '\u{fb02}' => "fl",
+        '\u{fb03}' => "ffi",
+        '\u{fb04}' => "ffl",
+        '\u{fb05}' | '\u{fb06}' => "st",
+        '\u{212a}' => "k",
+        _ => "",
+    }
 }
 
 /// Characters that Unicode-aware filesystems skip when they compare names.

@@ -28,6 +28,8 @@ pub(super) struct Orders<'a> {
     pub(super) plan: &'a Plan,
     pub(super) filters: &'a [Vec<u8>],
     pub(super) directory: &'a Path,
+    /// Shared by all of the caller's boxes.
+    pub(super) turns: OwnedFd,
     pub(super) prepared: Prepared,
     pub(super) ends: BoxEnds,
     pub(super) wire: Wire,
@@ -94,6 +96,7 @@ fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
         plan,
         filters,
         directory,
+        turns,
         prepared,
         ends,
         wire,
@@ -103,6 +106,7 @@ fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
     let mut keep = site.prepared.descriptors();
     keep.extend(ends.descriptors());
     keep.push(wire.as_fd().as_raw_fd());
+    keep.push(turns.as_raw_fd());
     let done = (|| {
         let let_go = plan.build.len() + plan.inside.len() + LET_GO;
         sys::fds::close_all_but(keep).map_err(|error| Failure {
@@ -155,6 +159,7 @@ fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
                 wire,
                 terminal,
                 doors: site.doors,
+                turns,
                 wall,
             })
         }
@@ -165,6 +170,13 @@ fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
 /// The weaker form writes to guarded folders where they are.
 fn open_doors(plan: &Plan, site: &mut Site<'_>) -> Result<(), Failure> {
     for (step, what) in plan.build.iter().enumerate() {
+        if let BuildStep::Own {
+            at, guarded: true, ..
+        } = what
+        {
+            let door = mounts::open_own(at.as_path()).map_err(|error| Failure { step, error })?;
+            site.doors.push((at.as_path().to_owned(), door));
+        }
         if let BuildStep::Bind {
             from,
             seen,

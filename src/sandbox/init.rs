@@ -31,6 +31,7 @@ pub(super) struct Locked<'a> {
     pub(super) wire: Wire,
     pub(super) terminal: Option<OwnedFd>,
     pub(super) doors: Vec<(PathBuf, OwnedFd)>,
+    pub(super) turns: OwnedFd,
     /// Set when the program is to be walled in more narrowly than pid 1.
     pub(super) wall: Option<&'a Landlock>,
 }
@@ -69,13 +70,14 @@ fn start_and_wait(proof: &SingleThreaded, locked: Locked<'_>, reach: Reach) -> i
         wire,
         terminal,
         doors,
+        turns,
         wall,
     } = locked;
     let children = watch_children()?;
     if let Some(terminal) = &terminal {
         lead_session(terminal)?;
     }
-    let mut broker = open_doors(plan, doors);
+    let mut broker = open_doors(plan, doors, turns);
     let (hear, listen) = match broker {
         Some(_) => Some(wire::pair()?).unzip(),
         None => (None, None),
@@ -106,7 +108,7 @@ fn start_and_wait(proof: &SingleThreaded, locked: Locked<'_>, reach: Reach) -> i
     Ok(status)
 }
 
-fn open_doors(plan: &Plan, doors: Vec<(PathBuf, OwnedFd)>) -> Option<Broker> {
+fn open_doors(plan: &Plan, doors: Vec<(PathBuf, OwnedFd)>, turns: OwnedFd) -> Option<Broker> {
     let Guarding::On { rules, .. } = &plan.lock.guarding else {
         return None;
     };
@@ -114,7 +116,7 @@ fn open_doors(plan: &Plan, doors: Vec<(PathBuf, OwnedFd)>) -> Option<Broker> {
         .into_iter()
         .map(|(inside, writable)| Door { inside, writable })
         .collect();
-    Some(Broker::new(doors, GuardRules::new(rules)))
+    Some(Broker::new(doors, GuardRules::new(rules)).take_turns(turns))
 }
 
 /// Pid 1's life: until the program ends, with the status it ended with.

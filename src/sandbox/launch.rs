@@ -157,7 +157,12 @@ impl Drop for Running {
 }
 
 /// Starts a box. Read this to know what happens, and in which order.
-pub fn launch(plan: &Plan, filters: &[Vec<u8>], directory: &Path) -> Result<Running, LaunchError> {
+pub fn launch(
+    plan: &Plan,
+    filters: &[Vec<u8>],
+    directory: &Path,
+    turns: OwnedFd,
+) -> Result<Running, LaunchError> {
     let proof = SingleThreaded::prove().map_err(LaunchError::Threads)?;
     let (streams, ends) =
         streams::open(plan.stdio, plan.identity.from_root).map_err(LaunchError::Streams)?;
@@ -182,6 +187,7 @@ pub fn launch(plan: &Plan, filters: &[Vec<u8>], directory: &Path) -> Result<Runn
                     plan,
                     filters,
                     directory,
+                    turns,
                     prepared,
                     ends,
                     wire: theirs,

@@ -11,7 +11,7 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstat, mkdirat, mknodat};
 use nix::unistd::{fchdir, symlinkat};
 
 use super::owners::Prepared;
-use crate::plan::{BindMode, BuildStep, Identity, Seen};
+use crate::plan::{BindMode, BuildStep, Identity, OwnFolder, Seen};
 use crate::policy::InsidePath;
 use crate::sys::mount::{self, ATTR_NO_DEVICES, ATTR_NO_EXEC, ATTR_NO_SETUID, ATTR_READ_ONLY};
 
@@ -104,17 +104,11 @@ pub(super) fn apply(site: &mut Site<'_>, number: usize, step: &BuildStep) -> io:
                 is_folder: *is_folder,
             },
         ),
-        BuildStep::Own { folder, at } => {
-            let tree = match site.prepared.take(number) {
-                Some(tree) => tree,
-                None => mount::copy_tree(
-                    open_own(&site.directory.join(folder.name()))?.as_fd(),
-                    Path::new(""),
-                )?,
-            };
-            mount::restrict_tree(tree.as_fd(), SAFE)?;
-            site.attach(&tree, at)
-        }
+        BuildStep::Own {
+            folder,
+            at,
+            guarded,
+        } => own(site, number, *folder, at, *guarded),
         BuildStep::MountPoints { from, at } => {
             let tree = mount::copy_mount(site.place(from)?.as_fd(), Path::new(""))?;
             mount::restrict_tree(tree.as_fd(), ATTR_READ_ONLY | SAFE)?;
@@ -187,6 +181,30 @@ fn write_file(site: &Site<'_>, at: &InsidePath, content: &[u8]) -> io::Result<()
         .resolve(inside_only());
     let fd = openat2(site.root()?, at.relative(), how)?;
     std::fs::File::from(fd).write_all(content)
+}
+
+fn own(
+    site: &mut Site<'_>,
+    number: usize,
+    folder: OwnFolder,
+    at: &InsidePath,
+    guarded: bool,
+) -> io::Result<()> {
+    let (tree, door) = match site.prepared.take(number) {
+        Some(tree) => (tree, site.prepared.take_door(number)),
+        None => {
+            let source = open_own(&site.directory.join(folder.path()))?;
+            let copy = || mount::copy_tree(source.as_fd(), Path::new(""));
+            (copy()?, guarded.then(copy).transpose()?)
+        }
+    };
+    if let Some(door) = door {
+        mount::restrict_tree(door.as_fd(), SAFE)?;
+        site.doors.push((at.as_path().to_owned(), door));
+    }
+    let read_only = if guarded { ATTR_READ_ONLY } else { 0 };
+    mount::restrict_tree(tree.as_fd(), SAFE | read_only)?;
+    site.attach(&tree, at)
 }
 
 struct Wanted<'a> {

@@ -9,7 +9,7 @@ use std::path::Path;
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
 
 use super::mounts::{open_own, open_seen};
-use crate::plan::{BindMode, BuildStep, Identity, Plan};
+use crate::plan::{BindMode, BuildStep, Identity, OwnFolder, Plan};
 use crate::sys::mount;
 use crate::sys::process::{self, Forked, SingleThreaded};
 
@@ -63,10 +63,20 @@ pub(super) fn prepare(
         let at = |error| Trouble::Step(number, error);
         let map = |source: &OwnedFd, owner| mapped(proof, &plan.identity, source, owner, at);
         match step {
-            BuildStep::Own { folder, .. } => {
-                let source = open_own(&directory.join(folder.name())).map_err(at)?;
-                let tree = map(&source, (0, 0))?;
-                prepared.trees.push((number, tree));
+            BuildStep::Own {
+                folder, guarded, ..
+            } => {
+                let source = open_own(&directory.join(folder.path())).map_err(at)?;
+                if *folder == OwnFolder::Home {
+                    // It belongs to the box's own number already.
+                    let tree = mount::copy_tree(source.as_fd(), Path::new("")).map_err(at)?;
+                    prepared.trees.push((number, tree));
+                    continue;
+                }
+                prepared.trees.push((number, map(&source, (0, 0))?));
+                if *guarded {
+                    prepared.doors.push((number, map(&source, (0, 0))?));
+                }
             }
             BuildStep::Bind {
                 from,

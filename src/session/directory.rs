@@ -3,10 +3,12 @@
 //! that a short run makes and removes nothing on the disk.
 
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs::{self, File, FileTimes, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{
+    DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown,
+};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -76,6 +78,9 @@ pub fn fresh_id() -> Result<SessionId, DirectoryError> {
     SessionId::parse(&name).map_err(|e| DirectoryError::Random(io::Error::other(e)))
 }
 
+/// The folders whose state tells whether a room is clean.
+const WATCHED: [&str; 3] = ["inner/home", "inner/home/mnt", "outputs"];
+
 /// An open session directory. Dropping it cleans up and unlocks it.
 #[derive(Debug)]
 pub struct Directory {
@@ -104,6 +109,7 @@ impl Directory {
             is_gone: false,
             lock,
         };
+        opened.unseal();
         match opened.furnish() {
             Ok(()) => Ok(opened),
             Err(error) => {
@@ -115,8 +121,21 @@ impl Directory {
 
     /// The box never came to be: what is new with it goes, while the lock is still held.
     pub fn undo(&mut self) {
+        self.unseal();
         self.is_gone = self.made.has(&self.path.join("lock"));
         self.made.remove();
+    }
+
+    /// What the brokers of this user's boxes take turns by.
+    pub fn turns(&self) -> io::Result<OwnedFd> {
+        let lock = fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+            .open(self.session.state_directory().join("turns"))?;
+        Ok(lock.into())
     }
 
     pub fn path(&self) -> &Path {
@@ -125,9 +144,6 @@ impl Directory {
 
     /// Where outputs will lie, if there are any.
     pub fn outputs(&self) -> Option<PathBuf> {
-        if self.change_times() == self.noted() {
-            return None;
-        }
         open_up(&self.folder(OwnFolder::Outputs));
         let any = fs::read_dir(self.folder(OwnFolder::Outputs))
             .is_ok_and(|mut list| list.next().is_some());
@@ -135,7 +151,7 @@ impl Directory {
     }
 
     fn folder(&self, folder: OwnFolder) -> PathBuf {
-        self.path.join(folder.name())
+        self.path.join(folder.path())
     }
 
     /// Where what a session leaves behind is kept under its name.
@@ -160,11 +176,18 @@ impl Directory {
                 .map_err(|e| DirectoryError::make(&self.path, e))?;
         }
         let tmp = Some("tmp").filter(|_| !is_room);
-        for name in ["home", "home/mnt", "outputs"].into_iter().chain(tmp) {
+        for name in ["inner", "inner/home", "inner/home/mnt", "outputs"]
+            .into_iter()
+            .chain(tmp)
+        {
             let folder = self.path.join(name);
             self.made.folder(&folder)?;
             if !open_up(&folder) {
                 return Err(DirectoryError::foreign(&folder, "it is not a folder"));
+            }
+            if let (true, Some((uid, gid))) = (name.contains("home"), self.session.home_owner) {
+                chown(&folder, Some(uid), Some(gid))
+                    .map_err(|e| DirectoryError::make(&folder, e))?;
             }
         }
         Ok(())
@@ -191,7 +214,7 @@ impl Directory {
 
     fn change_times(&self) -> Option<String> {
         let mut times = String::new();
-        for name in ["home", "home/mnt", "outputs"] {
+        for name in WATCHED {
             let folder = fs::symlink_metadata(self.path.join(name)).ok()?;
             let _ = writeln!(
                 times,
@@ -221,10 +244,7 @@ impl Directory {
                 .ok()
                 .filter(|age| *age >= Duration::from_secs(2))
         };
-        if ["home", "home/mnt", "outputs"]
-            .into_iter()
-            .all(|name| old(name).is_some())
-        {
+        if WATCHED.into_iter().all(|name| old(name).is_some()) {
             let _ = self
                 .lock
                 .set_len(0)
@@ -233,8 +253,34 @@ impl Directory {
     }
 
     fn clear(&self, folder: OwnFolder) -> io::Result<()> {
-        let parent = OwnedFd::from(File::open(&self.path)?);
-        remove_tree(&parent, folder.name())
+        let path = self.folder(folder);
+        match File::open(path.parent().unwrap_or(&self.path)) {
+            Ok(parent) => remove_tree(&OwnedFd::from(parent), folder.name()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Closes the home to everybody but the box, which has it open already or has the right to
+    /// pass. A program could otherwise prepare a repository in there and lead git on the host
+    /// to it, by a link or a pointer in a folder of the user's.
+    pub fn seal(&self) {
+        if self.session.sealed {
+            let _ = fs::set_permissions(self.path.join("inner"), Permissions::from_mode(0o0));
+        }
+    }
+
+    /// What a program set as the times of a folder is not the next one's to read.
+    fn reset_times(&self) {
+        let now = SystemTime::now();
+        let times = FileTimes::new().set_accessed(now).set_modified(now);
+        for name in WATCHED {
+            let _ = File::open(self.path.join(name)).and_then(|folder| folder.set_times(times));
+        }
+    }
+
+    fn unseal(&self) {
+        open_up(&self.path.join("inner"));
     }
 
     /// Moves outputs, if there are any, to where they are kept under the session's name.
@@ -260,18 +306,28 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
+        if self.is_gone {
+            return;
+        }
+        self.unseal();
         match &self.session.place {
-            _ if self.is_gone => {}
-            Place::Room(_) if self.is_clean() => {}
+            Place::Room(_) if self.change_times() == self.noted() => {}
             Place::Room(_) => {
-                let _ = self.save_outputs();
-                let _ = self.clear(OwnFolder::Home);
+                if !self.is_clean() {
+                    let _ = self.save_outputs();
+                    let _ = self.clear(OwnFolder::Home);
+                }
+                self.reset_times();
             }
             Place::Own(_) => {
                 let _ = self.clear(OwnFolder::Tmp);
                 // Only an empty one goes: what a program left in outputs is the user's.
-                if !self.session.kept {
+                if self.session.kept {
+                    let inner = self.path.join("inner");
+                    let _ = fs::set_permissions(inner, Permissions::from_mode(0o0));
+                } else {
                     let _ = self.clear(OwnFolder::Home);
+                    let _ = fs::remove_dir(self.path.join("inner"));
                     if fs::remove_dir(self.folder(OwnFolder::Outputs)).is_ok() {
                         let _ = fs::remove_file(self.path.join("lock"));
                         let _ = fs::remove_dir(&self.path);

@@ -11,6 +11,7 @@ mod attacks;
 mod environment;
 mod guards;
 mod guards_git;
+mod guards_two;
 mod launcher;
 mod missing;
 mod network;
