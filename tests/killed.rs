@@ -182,7 +182,7 @@ fn no_sessions(world: &World) -> bool {
     };
     entries("sessions").is_empty()
         && entries("rooms/0/outputs").is_empty()
-        && entries("rooms/0/home") == ["mnt"]
+        && entries("rooms/0/inner/home") == ["mnt"]
 }
 
 #[test]

@@ -71,14 +71,14 @@ impl PlanError {
 /// What happens when `request` is carried out under `policy` on a host with these `facts`.
 pub fn build(policy: &Policy, facts: &Facts, request: &Request) -> Result<Plan, PlanError> {
     let namespaces = policy.lock.isolation == Isolation::Namespaces;
-    if policy.guard.enabled && !policy.files.read_only_workspace {
-        places::no_overlap(request)?;
-    }
     let session = session(policy, facts, request)?;
     let (build, places) = match namespaces {
         true => layout::tree(policy, facts, request, &session)?,
         false => layout::weak_tree(policy, facts, request, &session)?,
     };
+    if policy.guard.enabled && !policy.files.read_only_workspace {
+        places::no_overlap(request)?;
+    }
     let lock = lockdown::decide(policy, facts, &build)?;
     let cwd = working_directory(request, &places, &session)?;
     let inside = inside_steps(policy, request, &cwd)?;

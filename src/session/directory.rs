@@ -6,9 +6,7 @@ use std::fmt::Write as _;
 use std::fs::{self, File, FileTimes, Permissions};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{
-    DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown,
-};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,6 +14,7 @@ use nix::fcntl::Flock;
 
 use super::made::Made;
 use super::remove::remove_tree;
+use super::rooms::{free_room, holds_only, open_up, own};
 use crate::plan::{OwnFolder, Place, Session};
 use crate::policy::SessionId;
 use crate::sys;
@@ -58,7 +57,7 @@ impl DirectoryError {
         }
     }
 
-    fn foreign(at: &Path, why: &'static str) -> Self {
+    pub(super) fn foreign(at: &Path, why: &'static str) -> Self {
         Self::Foreign {
             path: at.display().to_string(),
             why,
@@ -127,15 +126,13 @@ impl Directory {
     }
 
     /// What the brokers of this user's boxes take turns by.
-    pub fn turns(&self) -> io::Result<OwnedFd> {
-        let lock = fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
-            .open(self.session.state_directory().join("turns"))?;
-        Ok(lock.into())
+    pub fn turns(&mut self) -> Result<OwnedFd, DirectoryError> {
+        let state = self.session.state_directory();
+        let turns = self
+            .made
+            .turns(state)
+            .map_err(|e| DirectoryError::make(state, e))?;
+        Ok(turns.into())
     }
 
     pub fn path(&self) -> &Path {
@@ -338,103 +335,6 @@ impl Drop for Directory {
     }
 }
 
-fn own(
-    path: &Path,
-    session: &Session,
-    made: &mut Made,
-) -> Result<(PathBuf, Flock<File>), DirectoryError> {
-    // A box whose launcher was killed holds the lock until the kernel has taken it down, which is
-    // a matter of milliseconds: whoever starts it again at once is not told that it is running.
-    const TRIES: u32 = 25;
-    for _ in 0..TRIES {
-        all_ours(path, made)?;
-        match made.lock(path) {
-            Ok(lock) => return Ok((path.to_owned(), lock)),
-            Err(error) if is_taken(&error) => std::thread::sleep(Duration::from_millis(10)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(DirectoryError::make(path, error)),
-        }
-    }
-    Err(DirectoryError::Running(session.id.clone()))
-}
-
-/// The first room nobody is in.
-fn free_room(rooms: &Path, made: &mut Made) -> Result<(PathBuf, Flock<File>), DirectoryError> {
-    for number in 0..=u16::MAX {
-        let room = rooms.join(number.to_string());
-        all_ours(&room, made)?;
-        match made.lock(&room) {
-            Ok(lock) => return Ok((room, lock)),
-            // Somebody is in there, or is just removing what did not come to be.
-            Err(error) if is_taken(&error) || error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(DirectoryError::make(&room, error)),
-        }
-    }
-    Err(DirectoryError::make(
-        rooms,
-        io::Error::from_raw_os_error(libc::ENOSPC),
-    ))
-}
-
-fn is_taken(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(libc::EWOULDBLOCK)
-}
-
-/// Gives us back the rights that a program took away from a folder of its session; whether it is
-/// a folder at all. Mounts cover these while a program runs: none can put a link in their place.
-fn open_up(folder: &Path) -> bool {
-    let Ok(metadata) = fs::symlink_metadata(folder) else {
-        return false;
-    };
-    if metadata.is_dir() && metadata.mode() & 0o700 != 0o700 {
-        let _ = fs::set_permissions(folder, fs::Permissions::from_mode(0o700));
-    }
-    metadata.is_dir()
-}
-
-/// State is not trusted because it exists: each level must be a folder, ours, closed to others.
-/// It is looked at before anything is made in it; a level that is missing is made.
-fn all_ours(path: &Path, made: &mut Made) -> Result<(), DirectoryError> {
-    let mut levels: Vec<&Path> = path.ancestors().take(3).collect();
-    levels.reverse();
-    for level in levels {
-        if level.symlink_metadata().is_err() {
-            made.folder(level)?;
-        }
-        ours(level).map_err(|why| DirectoryError::foreign(level, why))?;
-    }
-    Ok(())
-}
-
-fn ours(path: &Path) -> Result<(), &'static str> {
-    let metadata = fs::symlink_metadata(path).map_err(|_| "it cannot be looked at")?;
-    match () {
-        () if metadata.is_symlink() => Err("it is a symbolic link"),
-        () if !metadata.is_dir() => Err("it is not a folder"),
-        () if metadata.uid() != nix::unistd::getuid().as_raw() => Err("it belongs to another user"),
-        () if metadata.mode() & 0o022 != 0 => Err("others can write to it"),
-        () => Ok(()),
-    }
-}
-
-/// Whether a folder has exactly these entries, our mode, and nothing noted on it.
-fn holds_only(folder: &Path, names: &[&str]) -> bool {
-    let plain = fs::symlink_metadata(folder)
-        .is_ok_and(|m| m.is_dir() && m.mode() & 0o7777 == 0o700)
-        && sys::fds::has_no_attributes(folder);
-    let Some(list) = fs::read_dir(folder).ok().filter(|_| plain) else {
-        return false;
-    };
-    let mut found = 0;
-    for entry in list {
-        match entry {
-            Ok(entry) if names.iter().any(|name| entry.file_name() == *name) => found += 1,
-            _ => return false,
-        }
-    }
-    found == names.len()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -446,6 +346,8 @@ mod tests {
             place: Place::Room(state.join("cowork-linux/rooms")),
             kept: false,
             home: InsidePath::new("/sessions/x").unwrap(),
+            home_owner: None,
+            sealed: true,
         }
     }
 
@@ -467,7 +369,7 @@ mod tests {
     fn nothing_of_a_session_meets_the_next_one_and_outputs_stay() {
         let dir = tempfile::tempdir().unwrap();
         let first = Directory::open(&session(dir.path(), "a")).unwrap();
-        fs::write(first.path().join("home/.bashrc"), "evil").unwrap();
+        fs::write(first.path().join("inner/home/.bashrc"), "evil").unwrap();
         fs::write(first.path().join("outputs/report"), "mine").unwrap();
         let kept = first.outputs().unwrap();
         drop(first);
@@ -482,7 +384,7 @@ mod tests {
         let first = Directory::open(&session(dir.path(), "a")).unwrap();
         let room = first.path().to_owned();
         drop(first);
-        fs::write(room.join("home/leftover"), "x").unwrap();
+        fs::write(room.join("inner/home/leftover"), "x").unwrap();
         fs::write(room.join("outputs/work"), "mine").unwrap();
         let second = Directory::open(&session(dir.path(), "b")).unwrap();
         assert_eq!(second.path(), room);

@@ -39,20 +39,7 @@ impl Made {
     /// a lock without a name keeps nobody out.
     pub(super) fn lock(&mut self, session: &Path) -> io::Result<Flock<File>> {
         let path = session.join("lock");
-        let open = |is_new: bool| {
-            fs::OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create_new(is_new)
-                .mode(0o600)
-                .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC)
-                .open(&path)
-        };
-        let (file, is_new) = match open(false) {
-            Ok(file) => (file, false),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => (open(true)?, true),
-            Err(error) => return Err(error),
-        };
+        let (file, is_new) = open_or_make(&path)?;
         let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock)
             .map_err(|(_, errno)| io::Error::from(errno))?;
         // A pipe put in its place could be locked as well, but not be written on.
@@ -69,6 +56,16 @@ impl Made {
         Ok(lock)
     }
 
+    /// What the brokers of this user's boxes take turns by.
+    pub(super) fn turns(&mut self, state: &Path) -> io::Result<File> {
+        let path = state.join("turns");
+        let (file, is_new) = open_or_make(&path)?;
+        if is_new {
+            self.0.push(path);
+        }
+        Ok(file)
+    }
+
     pub(super) fn has(&self, path: &Path) -> bool {
         self.0.iter().any(|made| made == path)
     }
@@ -77,10 +74,30 @@ impl Made {
     /// meanwhile stays.
     pub(super) fn remove(&mut self) {
         for path in self.0.drain(..).rev() {
-            let _ = fs::remove_dir(&path).or_else(|_| match path.ends_with("lock") {
-                true => fs::remove_file(&path),
-                false => Ok(()),
+            let _ = fs::remove_dir(&path).or_else(|_| {
+                match path.ends_with("lock") || path.ends_with("turns") {
+                    true => fs::remove_file(&path),
+                    false => Ok(()),
+                }
             });
         }
+    }
+}
+
+/// A file for locking, and whether it is new. Neither a link nor a pipe can hold us up.
+fn open_or_make(path: &Path) -> io::Result<(File, bool)> {
+    let open = |is_new: bool| {
+        fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(is_new)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC)
+            .open(path)
+    };
+    match open(false) {
+        Ok(file) => Ok((file, false)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((open(true)?, true)),
+        Err(error) => Err(error),
     }
 }

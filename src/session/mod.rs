@@ -4,6 +4,7 @@ mod directory;
 mod made;
 mod outcome;
 mod remove;
+mod rooms;
 mod supervise;
 
 pub use directory::{Directory, DirectoryError, fresh_id};

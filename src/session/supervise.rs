@@ -66,14 +66,14 @@ pub struct Ended {
 /// Carries a plan out from start to end.
 pub fn run(plan: &Plan, filters: &[Vec<u8>]) -> Result<Ended, RunError> {
     let mut directory = Directory::open(&plan.session)?;
-    let ended = live(plan, filters, &directory);
+    let ended = live(plan, filters, &mut directory);
     if ended.is_err() {
         directory.undo();
     }
     ended
 }
 
-fn live(plan: &Plan, filters: &[Vec<u8>], directory: &Directory) -> Result<Ended, RunError> {
+fn live(plan: &Plan, filters: &[Vec<u8>], directory: &mut Directory) -> Result<Ended, RunError> {
     let turns = directory.turns()?;
     directory.seal();
     let signals = watch_signals()?;

@@ -152,10 +152,10 @@ fn what_a_killed_launcher_left_is_gone_after_the_next_session() {
         .unwrap()
         .path();
     for name in [
-        ".removing-1/x/y",
-        ".removing-2/.removing-1",
-        "home/a/b/c",
-        "home/d/e",
+        "inner/.removing-1/x/y",
+        "inner/.removing-2/.removing-1",
+        "inner/home/a/b/c",
+        "inner/home/d/e",
     ] {
         std::fs::create_dir_all(room.join(name)).unwrap();
         std::fs::write(room.join(name).join("secret"), "of another session").unwrap();
@@ -218,7 +218,7 @@ fn left_behind(world: &World) -> String {
     find.args([
         "!",
         "-regex",
-        ".*/rooms/[0-9]+/(home|home/mnt|outputs|lock)",
+        ".*/rooms/[0-9]+/(inner|inner/home|inner/home/mnt|outputs|lock)",
     ]);
     Ran::of(&mut find).ok().out
 }

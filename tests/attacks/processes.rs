@@ -172,6 +172,8 @@ fn pid_1_holds_nothing_of_the_callers_and_nobody_is_root() {
             let files: Vec<_> = list
                 .iter()
                 .filter(|to| to.starts_with(world.path("")))
+                // An empty file that boxes take turns by.
+                .filter(|to| !to.ends_with("state/cowork-linux/turns"))
                 .collect();
             assert!(files.is_empty(), "{files:?}");
         }
@@ -222,8 +224,10 @@ fn a_crash_leaves_no_memory_behind() {
         .run(&["--name", "kept"], &["sh", "-c", script])
         .says("0\n")
         .says_not("core");
+    let inner = world.path("state/cowork-linux/sessions/kept/inner");
+    std::fs::set_permissions(&inner, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
     assert_eq!(
-        found("w") + found("state/cowork-linux/sessions/kept/home"),
+        found("w") + found("state/cowork-linux/sessions/kept/inner/home"),
         0
     );
 }

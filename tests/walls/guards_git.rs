@@ -80,7 +80,9 @@ impl Field {
     fn script(&self) -> String {
         let mut all = String::new();
         for Attack(name, script, _) in self.attacks {
-            let home = self.world.path("state/cowork-linux/sessions/agent/home");
+            let home = self
+                .world
+                .path("state/cowork-linux/sessions/agent/inner/home");
             let whole = format!("{EVIL}{script}");
             let whole = whole.replace("RUN", self.program(name).to_str().unwrap());
             let whole = whole
@@ -125,7 +127,9 @@ fn git_on_the_host_runs_nothing_from_the_sessions_own_folders() {
 fn nothing_is_run(attacks: &'static [Attack]) {
     let control = Field::new(attacks);
     let outputs = control.outputs();
-    let home = control.world.path("state/cowork-linux/sessions/agent/home");
+    let home = control
+        .world
+        .path("state/cowork-linux/sessions/agent/inner/home");
     std::fs::create_dir_all(&outputs).unwrap();
     std::fs::create_dir_all(&home).unwrap();
     let mut outside = Command::new("sh");

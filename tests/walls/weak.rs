@@ -46,7 +46,10 @@ fn the_weaker_kind_shows_no_files_but_the_workspace_and_the_system() {
         world.write("home/.ssh/id_ed25519", "s3cret\n"),
         world.write("elsewhere/data", "s3cret\n"),
         other.write("w/data", "s3cret\n"),
-        world.write("state/cowork-linux/sessions/other/home/data", "s3cret\n"),
+        world.write(
+            "state/cowork-linux/sessions/other/inner/home/data",
+            "s3cret\n",
+        ),
     ];
     for folder in [
         "state/cowork-linux",
