@@ -182,7 +182,10 @@ impl Directory {
             if !open_up(&folder) {
                 return Err(DirectoryError::foreign(&folder, "it is not a folder"));
             }
-            if let (true, Some((uid, gid))) = (name.contains("home"), self.session.home_owner) {
+        }
+        if let Some((uid, gid)) = self.session.home_owner {
+            for name in ["inner/home/mnt", "inner/home"] {
+                let folder = self.path.join(name);
                 chown(&folder, Some(uid), Some(gid))
                     .map_err(|e| DirectoryError::make(&folder, e))?;
             }

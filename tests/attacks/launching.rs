@@ -106,9 +106,7 @@ fn no_mount_point_is_made_through_a_link() {
     }
     // A kept home whose `mnt` became a link.
     world.run(&["--name", "kept"], &["true"]).ok();
-    let inner = world.path("state/cowork-linux/sessions/kept/inner");
-    std::fs::set_permissions(&inner, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
-    let mnt = inner.join("home/mnt");
+    let mnt = world.open_home("kept").join("mnt");
     std::fs::remove_dir(&mnt).unwrap();
     symlink(world.path("home"), &mnt).unwrap();
     world.run(&["--name", "kept"], &["true"]).failed_with(125);

@@ -57,6 +57,7 @@ fn nothing_that_lends_rights_is_planted_in_home_or_outputs() {
     let script = "mkdir ~/d ~/mnt/outputs/d; rm -f x; ./attack plant ~/d; ./attack plant ~/mnt/outputs/d; ./attack plant ~/d | sed s/:/-again:/";
     let ran = world.run(&["--name", "kept"], &["sh", "-c", script]);
     Verdicts::of(ran).all_refused_but(&["suid-openat2", "suid-openat2-again"]);
+    world.open_home("kept");
     let session = world.path("state/cowork-linux/sessions/kept");
     let found = planted(&session);
     assert!(found.lines().all(|line| line.contains("/s6 ")), "{found}");

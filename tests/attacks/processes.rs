@@ -224,8 +224,7 @@ fn a_crash_leaves_no_memory_behind() {
         .run(&["--name", "kept"], &["sh", "-c", script])
         .says("0\n")
         .says_not("core");
-    let inner = world.path("state/cowork-linux/sessions/kept/inner");
-    std::fs::set_permissions(&inner, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    world.open_home("kept");
     assert_eq!(
         found("w") + found("state/cowork-linux/sessions/kept/inner/home"),
         0

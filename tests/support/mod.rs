@@ -84,6 +84,14 @@ impl World {
         Ran::of(command.args(program))
     }
 
+    /// Opens what is closed around the home of a session with a name, to look into it.
+    pub fn open_home(&self, session: &str) -> PathBuf {
+        let inner = self.path(&format!("state/cowork-linux/sessions/{session}/inner"));
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        std::fs::set_permissions(&inner, mode).unwrap();
+        inner.join("home")
+    }
+
     /// Runs a shell script in the box, over the shared folder.
     pub fn sh(&self, script: &str) -> Ran {
         self.run(&[], &["sh", "-c", script])

@@ -92,8 +92,10 @@ pub(crate) fn tree(top: &Path) -> BTreeMap<PathBuf, String> {
         let meta = path.symlink_metadata().unwrap();
         if meta.is_dir() {
             waiting.extend(
+                // A session's home is closed, to whoever looks from outside as well.
                 std::fs::read_dir(&path)
-                    .unwrap()
+                    .into_iter()
+                    .flatten()
                     .map(|entry| entry.unwrap().path()),
             );
         }
