@@ -85,6 +85,8 @@ const WATCHED: [&str; 3] = ["inner/home", "inner/home/mnt", "outputs"];
 pub struct Directory {
     path: PathBuf,
     session: Session,
+    /// When its folders had last changed when it was taken, clean.
+    as_found: Option<String>,
     /// What was not there before; empty again once it is removed.
     made: Made,
     /// Removed with its lock, so that the place may be somebody else's by now.
@@ -104,13 +106,17 @@ impl Directory {
         let mut opened = Self {
             path,
             session: session.clone(),
+            as_found: None,
             made,
             is_gone: false,
             lock,
         };
         opened.unseal();
         match opened.furnish() {
-            Ok(()) => Ok(opened),
+            Ok(()) => {
+                opened.as_found = opened.change_times();
+                Ok(opened)
+            }
             Err(error) => {
                 opened.undo();
                 Err(error)
@@ -311,7 +317,7 @@ impl Drop for Directory {
         }
         self.unseal();
         match &self.session.place {
-            Place::Room(_) if self.change_times() == self.noted() => {}
+            Place::Room(_) if self.change_times() == self.as_found => {}
             Place::Room(_) => {
                 if !self.is_clean() {
                     let _ = self.save_outputs();
