@@ -199,10 +199,16 @@ impl Broker {
             id: request.id,
             caller: Caller::new(request.thread),
         };
-        let turn = |hold| self.lock.as_ref().map(|lock| fds::lock(lock.as_fd(), hold));
-        turn(true);
-        let (Ok(answer) | Err(answer)) = case.answer(&request);
-        turn(false);
+        let turn = |hold| {
+            let lock = self.lock.as_ref().map(|lock| fds::lock(lock.as_fd(), hold));
+            lock.unwrap_or(Ok(()))
+        };
+        // Without its turn a broker decides nothing: what it looks at could be another's by now.
+        let (Ok(answer) | Err(answer)) = match turn(true) {
+            Ok(()) => case.answer(&request),
+            Err(_) => Err(Answer::Errno(Errno::EIO)),
+        };
+        let _ = turn(false);
         let sent = match &answer {
             Answer::CarryOn => notify::carry_on(listener, request.id),
             Answer::Done => notify::finish(listener, request.id, 0),

@@ -270,9 +270,12 @@ impl Directory {
     /// Closes the home to everybody but the box, which has it open already or has the right to
     /// pass. A program could otherwise prepare a repository in there and lead git on the host
     /// to it, by a link or a pointer in a folder of the user's.
-    pub fn seal(&self) {
-        if self.session.sealed {
-            let _ = fs::set_permissions(self.path.join("inner"), Permissions::from_mode(0o0));
+    pub fn seal(&self) -> Result<(), DirectoryError> {
+        let inner = self.path.join("inner");
+        match self.session.sealed {
+            true => fs::set_permissions(&inner, Permissions::from_mode(0o0))
+                .map_err(|e| DirectoryError::make(&inner, e)),
+            false => Ok(()),
         }
     }
 

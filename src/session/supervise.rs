@@ -75,7 +75,7 @@ pub fn run(plan: &Plan, filters: &[Vec<u8>]) -> Result<Ended, RunError> {
 
 fn live(plan: &Plan, filters: &[Vec<u8>], directory: &mut Directory) -> Result<Ended, RunError> {
     let turns = directory.turns()?;
-    directory.seal();
+    directory.seal()?;
     let signals = watch_signals()?;
     let mut running = sandbox::launch(plan, filters, directory.path(), turns)?;
     let mut life = Life::begin(plan, &mut running)?;

@@ -44,9 +44,14 @@ pub(crate) fn close_from(first: u32) -> io::Result<()> {
 /// Waits for the lock on an open file, or gives it back.
 pub(crate) fn lock(fd: BorrowedFd<'_>, hold: bool) -> io::Result<()> {
     let operation = if hold { libc::LOCK_EX } else { libc::LOCK_UN };
-    // SAFETY: takes integers.
-    let ret = unsafe { libc::flock(fd.as_raw_fd(), operation) };
-    check(ret.into()).map(drop)
+    loop {
+        // SAFETY: takes integers.
+        let ret = unsafe { libc::flock(fd.as_raw_fd(), operation) };
+        match check(ret.into()) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            done => return done.map(drop),
+        }
+    }
 }
 
 /// Makes `from` known under the fixed number `to` as well, for the next program.
