@@ -3,6 +3,7 @@
 //! `build` is a pure function of the policy, of the facts about the host and of the request.
 //! A plan can be printed and compared; making one changes nothing anywhere.
 
+mod asked;
 mod build;
 mod environment;
 mod etc;
@@ -20,6 +21,7 @@ use serde::Serialize;
 
 use crate::policy::{Guard, InsidePath, Isolation, Layer, NetMode, SessionId};
 
+pub use asked::{AskedMode, AskedStep, Origin, OverlayWrites};
 pub use build::{PlanError, build};
 pub use lockdown::{Landlock, LandlockRule, Lockdown, Rights, Seccomp};
 pub use show::{Sentences, one_line};
