@@ -12,6 +12,22 @@ pub fn binary() -> PathBuf {
         .unwrap_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_cowork-linux")))
 }
 
+/// A link called `bwrap` in the given folder, as a caller of bubblewrap would find it on PATH.
+/// `COWORK_TEST_BWRAP` names another program instead, to try a test on a real bubblewrap.
+pub fn bwrap_in(folder: &Path) -> PathBuf {
+    if let Some(other) = std::env::var_os("COWORK_TEST_BWRAP") {
+        return other.into();
+    }
+    let link = folder.join("bwrap");
+    if !exists(&link) {
+        std::os::unix::fs::symlink(binary(), &link).unwrap();
+    }
+    link
+}
+
+/// The bubblewrap that the distribution ships.
+pub const DISTRIBUTION_BWRAP: &str = "/usr/bin/bwrap";
+
 /// The project's files, wherever the tests run.
 pub fn project() -> PathBuf {
     std::env::var_os("CARGO_MANIFEST_DIR")
