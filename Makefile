@@ -4,20 +4,22 @@ PREFIX  ?= $(HOME)/.local
 DESTDIR ?=
 MOUNT   ?=
 CMD     ?=
+BUBBLEWRAP ?=
 
 # A shell that does not expand ~ after the = sign leaves it to us.
 prefix = $(patsubst ~/%,$(HOME)/%,$(PREFIX))
 mount = $(patsubst ~/%,$(HOME)/%,$(MOUNT))
+bubblewrap = $(patsubst ~/%,$(HOME)/%,$(BUBBLEWRAP))
 scripts = .ci/run $(wildcard packaging/*.sh packaging/*/*.sh)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint bench install clean
+.PHONY: help build run test lint bench bubblewrap-suite install clean
 
 help: ## this list
 	@echo 'cowork-linux: puts an AI coding agent in a box on Linux'
 	@echo
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
-		awk -F'|' '{ printf "%-16s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
+		awk -F'|' '{ printf "%-24s %s\n", $$1, $$2 }'
 	@echo
 	@echo '  make run CMD="claude" MOUNT=~/project    your agent, in a box, over your folder'
 	@echo '  make install PREFIX=~/.local             where the binary goes: PREFIX/bin'
@@ -39,9 +41,13 @@ lint: ## cargo fmt and clippy, shellcheck where it is installed
 	@if command -v shellcheck >/dev/null; then shellcheck $(scripts); \
 		else echo 'shellcheck is not installed: scripts not checked'; fi
 
-bench: build ## launch time, memory and growth beside bwrap; best as an ordinary user
+bench: build ## launch time, memory and growth beside bwrap, then called as bwrap; best as an ordinary user
 	@packaging/need.sh bwrap=bubblewrap busybox=busybox-static strace=strace
 	@COWORK_BIN='$(CURDIR)/.build/cowork-linux' cargo bench --locked --profile dev --bench launch
+	@COWORK_BIN='$(CURDIR)/.build/cowork-linux' cargo bench --locked --profile dev --bench bwrap
+
+bubblewrap-suite: build ## bubblewrap's own tests against our bwrap: BUBBLEWRAP=dir of its source; as root
+	@packaging/bubblewrap-suite.sh '$(bubblewrap)' .build/cowork-linux
 
 install: build ## copy the binary to PREFIX/bin (~/.local)
 	@install -Dm755 .build/cowork-linux '$(DESTDIR)$(prefix)/bin/cowork-linux'

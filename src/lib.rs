@@ -6,6 +6,9 @@
 /// Pid 1's hands: changes guarded mounts for the programs in the box.
 #[cfg(target_os = "linux")]
 pub mod broker;
+/// bubblewrap's command line.
+#[cfg(target_os = "linux")]
+pub mod bwrap;
 /// The words of the command line.
 pub mod cli;
 /// Seccomp: profiles, their compiler, and the built-in programs.

@@ -7,5 +7,5 @@ use std::process::ExitCode;
 static HEAP: cowork_linux::Heap = cowork_linux::Heap::new();
 
 fn main() -> ExitCode {
-    cowork_linux::cli::main(std::env::args_os().skip(1).collect())
+    cowork_linux::cli::main(std::env::args_os().collect())
 }

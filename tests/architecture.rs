@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// A module, and what it may use of this crate besides itself.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 12] = [
     ("sys", &[]),
     ("policy", &[]),
     ("filter", &[]),
@@ -20,6 +20,12 @@ const ARROWS: [(&str, &[&str]); 11] = [
     (
         "report",
         &["plan", "policy", "probe", "session", "terminal"],
+    ),
+    (
+        "bwrap",
+        &[
+            "filter", "plan", "policy", "probe", "report", "sandbox", "sys",
+        ],
     ),
     (
         "cli",

@@ -14,14 +14,25 @@ use std::process::ExitCode;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
+#[cfg(target_os = "linux")]
+use crate::bwrap;
 use crate::report::{self, Help};
 
 /// The box did not start.
 pub(crate) const NOT_STARTED: u8 = 125;
 const USAGE: u8 = 2;
 
-/// Runs the command line without its first word; the exit code of the process.
-pub fn main(args: Vec<OsString>) -> ExitCode {
+/// Runs the command line; the exit code of the process.
+pub fn main(mut args: Vec<OsString>) -> ExitCode {
+    #[cfg(target_os = "linux")]
+    if bwrap::is_meant(&args) {
+        return bwrap::main(&args[0], &args[1..]);
+    }
+    #[cfg(target_os = "linux")]
+    if args.get(1).is_some_and(|word| word == "bwrap") {
+        return bwrap::main(&args[1], &args[2..]);
+    }
+    args.drain(..args.len().min(1));
     if crate::session::open_standard_streams().is_err() {
         return ExitCode::from(NOT_STARTED);
     }

@@ -219,7 +219,7 @@ fn carry_out(options: &Options) -> Result<u8, Refusal> {
         }
     }
     let filters = filters(&plan)?;
-    tracing::debug!(session = %plan.session.id, filters = filters.len(), "launching");
+    tracing::debug!(filters = filters.len(), "launching");
     let ended = session::run(&plan, &filters)?;
     tracing::debug!(outcome = ?ended.outcome, "ended");
     shown::end(&plan, &ended, options.json, options.quiet);
@@ -325,7 +325,7 @@ fn variable(given: &OsStr) -> Result<(OsString, OsString), Refusal> {
 /// The compiled filters the plan asks for; built-in ones cost nothing.
 fn filters(plan: &Plan) -> Result<Vec<Vec<u8>>, Refusal> {
     let (name, and_no_inet) = match &plan.lock.seccomp {
-        Seccomp::Excused(_) => return Ok(Vec::new()),
+        Seccomp::Excused(_) | Seccomp::Given(_) => return Ok(Vec::new()),
         Seccomp::BuiltIn { name, and_no_inet } => (name.clone(), *and_no_inet),
         Seccomp::Profile { path, and_no_inet } => (path.display().to_string(), *and_no_inet),
     };
@@ -353,7 +353,10 @@ fn filters(plan: &Plan) -> Result<Vec<Vec<u8>>, Refusal> {
 fn compiled(path: &Path, plan: &Plan) -> Result<Vec<u8>, FilterSource> {
     let text = std::fs::read_to_string(path)?;
     let arch = filter::Arch::native().ok_or(FilterSource::Processor)?;
-    let state = plan.session.state_directory();
+    let session = plan.session.as_ref();
+    let state = session.map_or(Path::new("/nonexistent"), |session| {
+        session.state_directory()
+    });
     Ok(filter::compiled(&text, arch, &state.join("filters"))?
         .bytes()
         .to_vec())

@@ -29,7 +29,7 @@ pub(super) fn plan(plan: &Plan, json: bool) -> io::Result<()> {
 pub(super) fn end(plan: &Plan, ended: &Ended, json: bool, quiet: bool) {
     if json {
         let summary = json!({
-            "session": plan.session.id,
+            "session": plan.session.as_ref().map(|session| &session.id),
             "outcome": ended.outcome,
             "exit-code": ended.outcome.exit_code(),
             "refused": ended.refused,
@@ -68,7 +68,10 @@ pub(super) fn end(plan: &Plan, ended: &Ended, json: bool, quiet: bool) {
             printable(&key)
         ));
     }
-    if let (Some(outputs), false) = (&ended.outputs, plan.session.kept) {
+    if let (Some(outputs), false) = (
+        &ended.outputs,
+        plan.session.as_ref().is_some_and(|session| session.kept),
+    ) {
         report::say(&format!(
             "outputs are in {}",
             printable(&outputs.display().to_string())

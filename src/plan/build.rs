@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use super::step::{BuildStep, InsideStep, Limit};
 use super::{
-    Facts, Guarding, Identity, Landlock, OwnFolder, Place, Plan, Program, Request, Session,
+    Facts, Guarding, Identity, Landlock, Namespaces, OwnFolder, Place, Plan, Program, Request,
+    Session, Terms,
 };
 use super::{environment, layout, lockdown, places};
 use crate::policy::{InsidePath, Isolation, Layer, NetMode, PathError, Policy};
@@ -88,23 +89,28 @@ pub fn build(policy: &Policy, facts: &Facts, request: &Request) -> Result<Plan, 
         false => request.argv.clone(),
     };
     short_enough(&argv, &env)?;
+    let identity = identity(policy, facts);
     Ok(Plan {
         isolation: policy.lock.isolation,
         network: policy.net.mode,
-        identity: identity(policy, facts),
+        namespaces: own_namespaces(policy),
+        terms: Terms::of_a_session(identity.from_root),
+        identity,
         notes: notes(policy, facts, request, &build, &lock),
         build,
         inside,
         lock,
+        ready: Vec::new(),
         program: Program {
             argv,
+            called: None,
             env,
             cwd,
             umask: facts.umask,
         },
         stdio: facts.stdio,
         timeout: policy.limits.timeout,
-        session,
+        session: Some(session),
     })
 }
 
@@ -127,6 +133,16 @@ fn short_enough(argv: &[OsString], env: &[(OsString, OsString)]) -> Result<(), P
         }
     }
     Ok(())
+}
+
+fn own_namespaces(policy: &Policy) -> Namespaces {
+    match policy.lock.isolation {
+        Isolation::Landlock => Namespaces::NONE,
+        Isolation::Namespaces => Namespaces {
+            net: policy.net.mode == NetMode::None,
+            ..Namespaces::ALL
+        },
+    }
 }
 
 fn session(policy: &Policy, facts: &Facts, request: &Request) -> Result<Session, PlanError> {

@@ -11,9 +11,25 @@ use crate::policy::{InsidePath, Isolation, Layer, NetMode, Policy};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Lockdown {
+    pub capabilities: Capabilities,
     pub landlock: Landlock,
     pub seccomp: Seccomp,
     pub guarding: Guarding,
+}
+
+/// What a program may do that is root's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Capabilities {
+    /// Nothing, and nothing can bring it back.
+    None,
+    /// These, as bits; `bounding` empties the bounding set of the others, `changed` is false
+    /// when root keeps what it has.
+    Only {
+        set: u64,
+        bounding: bool,
+        changed: bool,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -57,6 +73,8 @@ pub enum Seccomp {
         path: std::path::PathBuf,
         and_no_inet: bool,
     },
+    /// Programs of the caller's making: how many are known beforehand.
+    Given(usize),
     Excused(String),
 }
 
@@ -77,6 +95,7 @@ pub(super) fn decide(
     build: &[BuildStep],
 ) -> Result<Lockdown, PlanError> {
     Ok(Lockdown {
+        capabilities: Capabilities::None,
         landlock: landlock(policy, facts, build)?,
         seccomp: seccomp(policy),
         guarding: guarding(policy, build)?,

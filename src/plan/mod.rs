@@ -12,6 +12,7 @@ mod lockdown;
 mod places;
 mod show;
 mod step;
+mod terms;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -21,26 +22,32 @@ use serde::Serialize;
 
 use crate::policy::{Guard, InsidePath, Isolation, Layer, NetMode, SessionId};
 
-pub use asked::{AskedMode, AskedStep, Origin, OverlayWrites};
+pub use asked::{AskedMode, AskedStep, Origin, OverlayWrites, Part};
 pub use build::{PlanError, build};
-pub use lockdown::{Landlock, LandlockRule, Lockdown, Rights, Seccomp};
+pub use lockdown::{Capabilities, Landlock, LandlockRule, Lockdown, Rights, Seccomp};
 pub use show::{Sentences, one_line};
-pub use step::{BindMode, BuildStep, InsideStep, Limit, OwnFolder, Seen};
+pub use step::{BindMode, BuildStep, Ground, InsideStep, Limit, OwnFolder, ReadyStep, Seen};
+pub use terms::{Descriptors, FirstProcess, Joins, Namespaces, Terms};
 
 /// Everything that will happen, in the order in which it will happen.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Plan {
-    pub session: Session,
+    /// What lasts longer than one program; an argument list in others' words asks for none.
+    pub session: Option<Session>,
     pub isolation: Isolation,
     pub network: NetMode,
+    pub namespaces: Namespaces,
     pub identity: Identity,
     /// Before the new root is entered.
     pub build: Vec<BuildStep>,
     /// After it is entered, before the doors are locked.
     pub inside: Vec<InsideStep>,
     pub lock: Lockdown,
+    /// After the doors are locked, before the program starts.
+    pub ready: Vec<ReadyStep>,
     pub program: Program,
     pub stdio: [Stdio; 3],
+    pub terms: Terms,
     pub timeout: Option<Duration>,
     /// What is weaker or other than a reader of the command line would expect.
     pub notes: Vec<String>,
@@ -103,6 +110,9 @@ pub struct Identity {
 pub struct Program {
     #[serde(serialize_with = "show::os_strings")]
     pub argv: Vec<OsString>,
+    /// What the program is told that it is called, when that is not the name it is found by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub called: Option<OsString>,
     /// Names and values; the values of passed-on variables are not printed.
     #[serde(serialize_with = "show::environment")]
     pub env: Vec<(OsString, OsString)>,
@@ -120,6 +130,8 @@ pub enum Stdio {
     Copied,
     /// A terminal: the box gets one of its own.
     Terminal,
+    /// Whatever it is, it stays where it is.
+    Kept,
 }
 
 /// What is asked for beyond the policy: resolved by looking at the host, before planning.

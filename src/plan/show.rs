@@ -6,7 +6,10 @@ use std::fmt;
 use serde::Serializer;
 use serde::ser::SerializeSeq;
 
-use super::{BindMode, BuildStep, Guarding, Landlock, Place, Plan, Seccomp, Stdio};
+use super::{
+    BindMode, BuildStep, Capabilities, Guarding, Landlock, Namespaces, Place, Plan, Seccomp,
+    Session, Stdio,
+};
 use crate::policy::{Isolation, NetMode};
 
 /// Prints a plan as numbered sentences, one to a line whatever the names in it contain.
@@ -21,7 +24,9 @@ impl fmt::Display for Sentences<'_> {
             number += 1;
             writeln!(f, "{number:3}  {}", one_to_a_line(&text.to_string()))
         };
-        line(f, &format_args!("{}", open(plan)))?;
+        if let Some(session) = &plan.session {
+            line(f, &format_args!("{}", open(session)))?;
+        }
         line(f, &format_args!("{}", start(plan)))?;
         for step in &plan.build {
             line(f, step)?;
@@ -29,7 +34,7 @@ impl fmt::Display for Sentences<'_> {
         for step in &plan.inside {
             line(f, step)?;
         }
-        line(f, &"never gain privileges, drop every capability")?;
+        line(f, &format_args!("{}", capabilities(plan.lock.capabilities)))?;
         line(f, &format_args!("{}", landlock(&plan.lock.landlock)))?;
         line(f, &format_args!("{}", seccomp(&plan.lock.seccomp)))?;
         line(f, &format_args!("{}", guarding(&plan.lock.guarding)))?;
@@ -41,6 +46,9 @@ impl fmt::Display for Sentences<'_> {
                 f,
                 &format_args!("end it after {}", humantime::format_duration(limit)),
             )?;
+        }
+        for step in &plan.ready {
+            line(f, step)?;
         }
         let words: Vec<_> = plan
             .program
@@ -56,9 +64,23 @@ impl fmt::Display for Sentences<'_> {
     }
 }
 
-fn open(plan: &Plan) -> String {
-    let id = &plan.session.id;
-    match &plan.session.place {
+fn capabilities(what: Capabilities) -> String {
+    match what {
+        Capabilities::None | Capabilities::Only { set: 0, .. } => {
+            "never gain privileges, drop every capability".to_owned()
+        }
+        Capabilities::Only { changed: false, .. } => {
+            "never gain privileges, keep root's capabilities".to_owned()
+        }
+        Capabilities::Only { set, .. } => {
+            format!("never gain privileges, keep only the capabilities {set:#x}")
+        }
+    }
+}
+
+fn open(session: &Session) -> String {
+    let id = &session.id;
+    match &session.place {
         Place::Own(directory) => format!("open the session {id} in {}", directory.display()),
         Place::Room(_) => format!("open the session {id} with an empty home, gone at the end"),
     }
@@ -73,12 +95,8 @@ fn start(plan: &Plan) -> String {
     let id = &plan.identity;
     match plan.isolation {
         Isolation::Namespaces => format!(
-            "make new user, mount, pid, {}ipc, uts and cgroup namespaces as {} (uid {} inside, {} outside)",
-            if plan.network == NetMode::None {
-                "network, "
-            } else {
-                ""
-            },
+            "make new {} as {} (uid {} inside, {} outside)",
+            namespaces(plan.namespaces),
             id.name,
             id.uid,
             id.host_uid
@@ -87,6 +105,28 @@ fn start(plan: &Plan) -> String {
             "start a process as {} (uid {}) without namespaces",
             id.name, id.uid
         ),
+    }
+}
+
+fn namespaces(which: Namespaces) -> String {
+    let all = [
+        (which.user, "user"),
+        (which.mount, "mount"),
+        (which.pid, "pid"),
+        (which.net, "network"),
+        (which.ipc, "ipc"),
+        (which.uts, "uts"),
+        (which.cgroup, "cgroup"),
+    ];
+    let names: Vec<_> = all
+        .iter()
+        .filter(|(new, _)| *new)
+        .map(|(_, name)| *name)
+        .collect();
+    match names.split_last() {
+        Some((last, [])) => format!("{last} namespace"),
+        Some((last, rest)) => format!("{} and {last} namespaces", rest.join(", ")),
+        None => "nothing".to_owned(),
     }
 }
 
@@ -129,6 +169,8 @@ fn seccomp(wall: &Seccomp) -> String {
                 inet(*and_no_inet)
             )
         }
+        Seccomp::Given(0) => "go without seccomp: not asked for".to_owned(),
+        Seccomp::Given(number) => format!("load {number} system call filters of the caller's"),
         Seccomp::Excused(because) => format!("go without seccomp: {because}"),
     }
 }
@@ -182,10 +224,14 @@ pub fn one_line(plan: &Plan) -> String {
         (_, Landlock::Excused(_), Seccomp::BuiltIn { .. } | Seccomp::Profile { .. }) => {
             "namespaces, seccomp (no Landlock)"
         }
-        (_, Landlock::Enforced { .. }, Seccomp::Excused(_)) => "namespaces, Landlock (no seccomp)",
-        (_, Landlock::Excused(_), Seccomp::Excused(_)) => "namespaces only",
+        (_, Landlock::Enforced { .. }, _) => "namespaces, Landlock (no seccomp)",
+        (_, Landlock::Excused(_), _) => "namespaces only",
     };
-    format!("session {}: {mounts}; {network}; {walls}", plan.session.id)
+    let id = plan
+        .session
+        .as_ref()
+        .map_or("none", |session| session.id.as_str());
+    format!("session {id}: {mounts}; {network}; {walls}")
 }
 
 pub(super) fn os_strings<S: Serializer>(

@@ -1,10 +1,13 @@
 //! The steps of building a box, as data. Each one reads as a sentence in plans and in errors.
 
+use std::ffi::OsString;
 use std::fmt;
+use std::os::fd::RawFd;
 use std::path::PathBuf;
 
 use serde::Serialize;
 
+use super::asked::AskedStep;
 use crate::policy::{Bytes, InsidePath};
 
 /// What a path was when the planner looked; compared when it is opened.
@@ -67,6 +70,23 @@ impl fmt::Display for OwnFolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
+}
+
+/// What holds for every step in others' words.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Ground {
+    /// The mount namespace is as privileged as the caller's: nothing may spread there.
+    pub cut_off: bool,
+    /// The caller is the machine's root, whom files in /proc/sys obey.
+    pub from_root: bool,
+    /// The box has processes of its own to show.
+    pub own_processes: bool,
+    /// The caller relies on no wall: a mount that cannot be restricted is shown as it is.
+    pub lenient: bool,
+    /// The terminal that the program's output goes to.
+    pub console: Option<PathBuf>,
+    /// What SELinux is to call files in memory.
+    pub label: Option<OsString>,
 }
 
 /// Steps up to entering the new root.
@@ -134,6 +154,22 @@ pub enum BuildStep {
     Mask {
         at: InsidePath,
     },
+    /// Takes on these numbers in a user namespace that was there before.
+    SwitchIds {
+        uid: Option<u32>,
+        gid: Option<u32>,
+    },
+    /// Switches on the loopback before anything else is done.
+    LoopbackFirst,
+    /// Maps the caller to these numbers, in the order in which callers expect failures.
+    MapCaller {
+        uid: u32,
+        gid: u32,
+    },
+    /// An empty root that others' steps fill, on ground that is never seen from inside.
+    Stage(Ground),
+    /// A step that was asked for in others' words.
+    Asked(AskedStep),
     EnterRoot,
 }
 
@@ -175,6 +211,20 @@ impl fmt::Display for BuildStep {
             Self::Device { name } => write!(f, "show the device /dev/{name}"),
             Self::Terminals { at } => write!(f, "make the box's own terminals at {at}"),
             Self::Mask { at } => write!(f, "hide {at}"),
+            Self::SwitchIds { uid, gid } => {
+                let ids = [
+                    uid.map(|id| format!("user {id}")),
+                    gid.map(|id| format!("group {id}")),
+                ];
+                let ids: Vec<_> = ids.into_iter().flatten().collect();
+                write!(f, "become {}", ids.join(" and "))
+            }
+            Self::LoopbackFirst => f.write_str("switch on the box's own loopback"),
+            Self::MapCaller { uid, gid } => {
+                write!(f, "map the caller to user {uid} and group {gid}")
+            }
+            Self::Stage(_) => f.write_str("look for every source, then make an empty root"),
+            Self::Asked(step) => step.fmt(f),
             Self::EnterRoot => f.write_str("enter the new root and drop the old one"),
         }
     }
@@ -185,11 +235,66 @@ impl fmt::Display for BuildStep {
 pub enum InsideStep {
     Hostname(String),
     LoopbackUp,
-    NewKeyring { required: bool },
+    NewKeyring {
+        required: bool,
+    },
     NoUserNamespaces,
     FreezeRoot,
     WorkingDirectory(PathBuf),
-    Limit { what: Limit, value: u64 },
+    Limit {
+        what: Limit,
+        value: u64,
+    },
+    /// Enters a user namespace of the caller's.
+    JoinUserNamespace(RawFd),
+    /// A second user namespace, in which the wanted numbers stand for those of the first.
+    OwnUserNamespace {
+        uid: (u32, u32),
+        gid: (u32, u32),
+        /// The last one that can be made.
+        is_last: bool,
+    },
+    /// Makes sure that no user namespace can be made.
+    ProveNoUserNamespaces,
+}
+
+/// Steps between locking the doors and starting the program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub enum ReadyStep {
+    /// Waits until there is something to read, or nothing ever will be.
+    WaitFor(RawFd),
+    /// A filter that its maker may not have written before the box stands.
+    ReadFilter(RawFd),
+    /// Starts in this directory, or in the first of the others that is there, or at the top.
+    Directory {
+        asked: Option<PathBuf>,
+        others: Vec<PathBuf>,
+    },
+    NewSession,
+    /// What SELinux is to call the program.
+    Label(OsString),
+}
+
+impl fmt::Display for ReadyStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WaitFor(fd) => write!(f, "wait for descriptor {fd}"),
+            Self::ReadFilter(fd) => {
+                write!(f, "read a system call filter from descriptor {fd}")
+            }
+            Self::Directory {
+                asked: Some(path), ..
+            } => write!(f, "start in {}", path.display()),
+            Self::Directory { others, .. } => {
+                let others: Vec<_> = others.iter().map(|path| path.display()).collect();
+                f.write_str("start in the first there is of:")?;
+                others.iter().try_for_each(|path| write!(f, " {path}"))?;
+                f.write_str(" /")
+            }
+            Self::NewSession => f.write_str("leave the caller's terminal session"),
+            Self::Label(label) => write!(f, "run it as {}", label.to_string_lossy()),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -198,6 +303,10 @@ pub enum Limit {
     CoreSize,
     OpenFiles,
     Processes,
+    /// Memory that is not a file's.
+    Data,
+    FileSize,
+    CpuSeconds,
 }
 
 impl fmt::Display for InsideStep {
@@ -213,7 +322,26 @@ impl fmt::Display for InsideStep {
                 Limit::CoreSize => write!(f, "limit memory dumps to {value} bytes"),
                 Limit::OpenFiles => write!(f, "limit open files to {value} per process"),
                 Limit::Processes => write!(f, "limit processes to {value}"),
+                Limit::Data => write!(f, "limit memory to {value} bytes per process"),
+                Limit::FileSize => write!(f, "limit files to {value} bytes"),
+                Limit::CpuSeconds => write!(f, "limit processor time to {value} s per process"),
             },
+            Self::JoinUserNamespace(fd) => {
+                write!(f, "enter the user namespace behind descriptor {fd}")
+            }
+            Self::OwnUserNamespace {
+                uid, gid, is_last, ..
+            } => {
+                write!(
+                    f,
+                    "make a second user namespace as user {} and group {}",
+                    uid.0, gid.0
+                )?;
+                f.write_str(if *is_last { ", the last one" } else { "" })
+            }
+            Self::ProveNoUserNamespaces => {
+                f.write_str("make sure that no user namespace can be made")
+            }
         }
     }
 }

@@ -3,8 +3,8 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 
+use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::pty::{grantpt, posix_openpt, unlockpt};
 use nix::sys::resource::{Resource, setrlimit};
@@ -12,12 +12,17 @@ use nix::sys::stat::{Mode, umask};
 use nix::sys::termios::{LocalFlags, OutputFlags, SetArg, tcgetattr, tcsetattr};
 
 use super::init::{self, Locked};
-use super::lockdown;
+use super::launch::Belongings;
 use super::mounts::{self, Site};
 use super::owners::Prepared;
 use super::streams::BoxEnds;
+use super::trouble::Trouble;
 use super::wire::{Message, Wire};
-use crate::plan::{BindMode, BuildStep, InsideStep, Limit, Plan, Stdio};
+use super::{lockdown, owners, ready, reaper};
+use crate::plan::{
+    BindMode, BuildStep, Capabilities, Descriptors, FirstProcess, InsideStep, Limit, Part, Plan,
+    Stdio,
+};
 use crate::policy::Isolation;
 use crate::sys;
 use crate::sys::process::SingleThreaded;
@@ -27,9 +32,9 @@ use crate::sys::process::SingleThreaded;
 pub(super) struct Orders<'a> {
     pub(super) plan: &'a Plan,
     pub(super) filters: &'a [Vec<u8>],
-    pub(super) directory: &'a Path,
-    /// Shared by all of the caller's boxes.
-    pub(super) turns: OwnedFd,
+    pub(super) belongings: Option<Belongings<'a>>,
+    /// This process is in a pid namespace that was there before; the box gets one below it.
+    pub(super) is_born_later: bool,
     pub(super) prepared: Prepared,
     pub(super) ends: BoxEnds,
     pub(super) wire: Wire,
@@ -45,7 +50,9 @@ const LATE: [&str; 7] = [
     "guard files that others run",
     "let go of the caller's open files",
 ];
+const CAPABILITIES: usize = 1;
 const LANDLOCK: usize = 2;
+const SECCOMP: usize = 3;
 const GUARD: usize = 5;
 const LET_GO: usize = 6;
 
@@ -55,7 +62,9 @@ pub(super) fn last_walls(plan: &Plan) -> LastWalls {
     LastWalls {
         landlock: (before + LANDLOCK) as u32,
         guard: (before + GUARD) as u32,
-        start: (before + LATE.len()) as u32,
+        capabilities: (before + CAPABILITIES) as u32,
+        seccomp: (before + SECCOMP) as u32,
+        start: (before + LATE.len() + plan.ready.len()) as u32,
     }
 }
 
@@ -63,7 +72,17 @@ pub(super) fn last_walls(plan: &Plan) -> LastWalls {
 pub(super) struct LastWalls {
     pub(super) landlock: u32,
     pub(super) guard: u32,
+    pub(super) capabilities: u32,
+    pub(super) seccomp: u32,
     pub(super) start: u32,
+}
+
+/// How many steps come between the plan's own and those that make ready.
+pub(crate) const LATE_STEPS: usize = LATE.len();
+
+/// What one of them does.
+pub(crate) fn late_name(number: usize) -> Option<&'static str> {
+    LATE.get(number).copied()
 }
 
 pub(super) fn late_step(number: usize) -> &'static str {
@@ -73,21 +92,57 @@ pub(super) fn late_step(number: usize) -> &'static str {
 /// A step of the plan that did not work.
 struct Failure {
     step: usize,
-    error: io::Error,
+    trouble: Trouble,
 }
 
-/// Never returns: builds the box, locks it, becomes its pid 1.
+impl Failure {
+    fn at(step: usize) -> impl Fn(Trouble) -> Self {
+        move |trouble| Self { step, trouble }
+    }
+}
+
+/// What the launcher hears of a step that did not work.
+pub(super) fn bad_news(step: u32, trouble: &Trouble) -> Message {
+    Message::Failed {
+        step,
+        part: trouble.part,
+        errno: trouble.errno(),
+        detail: trouble.detail.clone(),
+    }
+}
+
+/// Never returns: builds the box, locks it, becomes its first process.
 pub(super) fn main(proof: &SingleThreaded, orders: Orders<'_>) -> ! {
+    if orders.is_born_later {
+        be_born(proof, &orders.wire);
+    }
     match build_and_lock(orders) {
-        Ok(locked) => init::main(proof, locked),
+        Ok(locked) => match &locked.plan.terms.first {
+            FirstProcess::Keeper => init::main(proof, locked),
+            FirstProcess::Reaper { locks, hold } => reaper::main(proof, &locked, locks, *hold),
+            FirstProcess::Program => reaper::become_program(&locked),
+        },
         Err((wire, failure)) => {
-            let errno = failure.error.raw_os_error().unwrap_or(libc::EIO);
-            let _ = wire.send(&Message::Failed {
-                step: failure.step as u32,
-                errno,
-            });
+            let _ = wire.send(&bad_news(failure.step as u32, &failure.trouble));
             sys::process::exit_now(125)
         }
+    }
+}
+
+/// Goes on in a pid namespace below the one that was joined, which takes one more birth.
+fn be_born(proof: &SingleThreaded, wire: &Wire) {
+    let leave = |error: io::Error| -> ! {
+        sys::process::exit_now(error.raw_os_error().unwrap_or(libc::EIO))
+    };
+    if let Err(error) = sys::process::unshare(libc::CLONE_NEWPID) {
+        leave(error);
+    }
+    match sys::process::fork(proof) {
+        Ok(None) => {
+            let _ = wire.send(&Message::Here);
+        }
+        Ok(Some(_)) => sys::process::exit_now(0),
+        Err(error) => leave(error),
     }
 }
 
@@ -95,59 +150,76 @@ fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
     let Orders {
         plan,
         filters,
-        directory,
-        turns,
+        belongings,
         prepared,
         ends,
         wire,
+        ..
     } = orders;
-    let mut site = Site::new(&plan.identity, directory, prepared);
+    let (directory, turns) = match belongings {
+        Some(ours) => (Some(ours.directory), Some(ours.turns)),
+        None => (None, None),
+    };
+    let mut site = Site::new(plan, directory, prepared);
     let mut terminal = None;
+    let mut start = None;
+    let mut more_filters = Vec::new();
     let mut keep = site.prepared.descriptors();
     keep.extend(ends.descriptors());
     keep.push(wire.as_fd().as_raw_fd());
-    keep.push(turns.as_raw_fd());
+    keep.extend(turns.as_ref().map(AsRawFd::as_raw_fd));
     let done = (|| {
         let let_go = plan.build.len() + plan.inside.len() + LET_GO;
-        sys::fds::close_all_but(keep).map_err(|error| Failure {
-            step: let_go,
-            error,
-        })?;
+        if plan.terms.descriptors == Descriptors::None {
+            sys::fds::close_all_but(keep).map_err(|error| Failure::at(let_go)(error.into()))?;
+        }
         stay_with_launcher(plan, &wire)?;
         if plan.isolation == Isolation::Landlock {
             open_doors(plan, &mut site)?;
         } else {
             umask(Mode::empty());
             for (step, what) in plan.build.iter().enumerate() {
-                mounts::apply(&mut site, step, what).map_err(|error| Failure { step, error })?;
+                mounts::apply(&mut site, step, what).map_err(Failure::at(step))?;
             }
         }
         let mut step = plan.build.len();
         for what in &plan.inside {
-            apply(what).map_err(|error| Failure { step, error })?;
+            apply(&site, what).map_err(Failure::at(step))?;
             step += 1;
         }
-        let mut late = |result: io::Result<()>| {
+        let mut late = |result: Result<(), Trouble>| {
             step += 1;
-            result.map_err(|error| Failure {
-                step: step - 1,
-                error,
-            })
+            result.map_err(Failure::at(step - 1))
         };
-        late(own_terminal(plan, &wire, &mut terminal))?;
-        late(
-            sys::process::no_new_privileges()
-                .and_then(|()| lockdown::drop_capabilities(plan.isolation)),
-        )?;
+        let is_ours = plan.terms.first == FirstProcess::Keeper;
+        late(own_terminal(plan, &wire, &mut terminal).map_err(Trouble::from))?;
+        late(give_up_privileges(plan))?;
         // Without namespaces the guarded folders are kept by Landlock alone, and pid 1 has to
         // stay outside of that wall to write for the program.
-        late(match plan.isolation {
-            Isolation::Namespaces => lockdown::landlock(&plan.lock.landlock),
-            Isolation::Landlock => lockdown::signals_stay_inside(&plan.lock.landlock),
+        late(
+            match plan.isolation {
+                Isolation::Namespaces => lockdown::landlock(&plan.lock.landlock),
+                Isolation::Landlock => lockdown::signals_stay_inside(&plan.lock.landlock),
+            }
+            .map_err(Trouble::from),
+        )?;
+        // Others' filters are made for the program: whoever runs it loads them last.
+        late(match is_ours {
+            true => lockdown::seccomp(filters).map_err(Trouble::from),
+            false => Ok(()),
         })?;
-        late(lockdown::seccomp(filters))?;
-        late(sys::process::hide_from_others())?;
-        sys::process::forget_arguments();
+        late(match is_ours {
+            true => sys::process::hide_from_others().map_err(Trouble::from),
+            false => Ok(()),
+        })?;
+        if is_ours {
+            sys::process::forget_arguments();
+        }
+        let mut step = plan.build.len() + plan.inside.len() + LATE.len();
+        for what in &plan.ready {
+            ready::apply(what, &mut start, &mut more_filters).map_err(Failure::at(step))?;
+            step += 1;
+        }
         Ok(())
     })();
     match done {
@@ -155,6 +227,9 @@ fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
             let wall = Some(&plan.lock.landlock).filter(|_| plan.isolation == Isolation::Landlock);
             Ok(Locked {
                 plan,
+                filters,
+                more_filters,
+                start,
                 ends,
                 wire,
                 terminal,
@@ -174,7 +249,8 @@ fn open_doors(plan: &Plan, site: &mut Site<'_>) -> Result<(), Failure> {
             at, guarded: true, ..
         } = what
         {
-            let door = mounts::open_own(at.as_path()).map_err(|error| Failure { step, error })?;
+            let door =
+                mounts::open_own(at.as_path()).map_err(|error| Failure::at(step)(error.into()))?;
             site.doors.push((at.as_path().to_owned(), door));
         }
         if let BuildStep::Bind {
@@ -186,7 +262,7 @@ fn open_doors(plan: &Plan, site: &mut Site<'_>) -> Result<(), Failure> {
         } = what
         {
             let door = mounts::open_seen(from, seen, *is_folder)
-                .map_err(|error| Failure { step, error })?;
+                .map_err(|error| Failure::at(step)(error.into()))?;
             site.doors.push((at.as_path().to_owned(), door));
         }
     }
@@ -198,15 +274,21 @@ fn open_doors(plan: &Plan, site: &mut Site<'_>) -> Result<(), Failure> {
 /// Without a pid namespace nobody dies with this process, so it must live long enough to end the
 /// rest: it hears of the launcher's death by the line between them, and adopts every orphan.
 fn stay_with_launcher(plan: &Plan, wire: &Wire) -> Result<(), Failure> {
-    let failed = |error| Failure { step: 0, error };
+    let failed = |error: io::Error| Failure::at(0)(error.into());
     match plan.isolation {
-        Isolation::Namespaces => sys::process::die_with_parent(),
+        Isolation::Namespaces if !plan.terms.dies_with_launcher => Ok(()),
+        Isolation::Namespaces => {
+            sys::process::die_with_parent().and_then(|()| match wire.has_other_side() {
+                true => Ok(()),
+                false => sys::process::exit_now(125),
+            })
+        }
         Isolation::Landlock => {
             sys::process::adopt_orphans().and_then(|()| sys::process::call_oneself(c"cowork-box"))
         }
     }
     .map_err(failed)?;
-    if plan.identity.from_root {
+    if plan.terms.waits {
         match wire.receive().map_err(failed)? {
             Some(Message::Go) => {}
             _ => sys::process::exit_now(125),
@@ -215,7 +297,38 @@ fn stay_with_launcher(plan: &Plan, wire: &Wire) -> Result<(), Failure> {
     Ok(())
 }
 
-fn apply(step: &InsideStep) -> io::Result<()> {
+/// Keeps what was asked for; nothing can be gained after this.
+fn give_up_privileges(plan: &Plan) -> Result<(), Trouble> {
+    sys::process::no_new_privileges()?;
+    match plan.lock.capabilities {
+        Capabilities::None => Ok(lockdown::drop_capabilities(plan.isolation)?),
+        Capabilities::Only {
+            set,
+            bounding,
+            changed,
+        } => lockdown::limit_capabilities(set, bounding, changed),
+    }
+}
+
+fn apply(site: &Site<'_>, step: &InsideStep) -> Result<(), Trouble> {
+    match step {
+        InsideStep::JoinUserNamespace(fd) => {
+            Ok(sys::process::join_namespace(*fd, libc::CLONE_NEWUSER)?)
+        }
+        InsideStep::OwnUserNamespace { uid, gid, is_last } => {
+            let stage = site.stage.as_ref();
+            let proc = &stage.ok_or_else(|| io::Error::from(Errno::ENOENT))?.proc;
+            owners::second_namespace(proc, *uid, *gid, *is_last)
+        }
+        InsideStep::ProveNoUserNamespaces => match sys::process::unshare(libc::CLONE_NEWUSER) {
+            Ok(()) => Err(Trouble::new(Part::StillPossible, Errno::EEXIST.into())),
+            Err(_) => Ok(()),
+        },
+        own => Ok(apply_own(own)?),
+    }
+}
+
+fn apply_own(step: &InsideStep) -> io::Result<()> {
     match step {
         InsideStep::Hostname(name) => Ok(nix::unistd::sethostname(name)?),
         InsideStep::LoopbackUp => sys::net::loopback_up(),
@@ -232,6 +345,9 @@ fn apply(step: &InsideStep) -> io::Result<()> {
         }
         InsideStep::WorkingDirectory(path) => Ok(nix::unistd::chdir(path)?),
         InsideStep::Limit { what, value } => limit(*what, *value),
+        InsideStep::JoinUserNamespace(_)
+        | InsideStep::OwnUserNamespace { .. }
+        | InsideStep::ProveNoUserNamespaces => Err(Errno::ENOSYS.into()),
     }
 }
 
@@ -240,6 +356,9 @@ fn limit(what: Limit, value: u64) -> io::Result<()> {
         Limit::CoreSize => Resource::RLIMIT_CORE,
         Limit::OpenFiles => Resource::RLIMIT_NOFILE,
         Limit::Processes => Resource::RLIMIT_NPROC,
+        Limit::Data => Resource::RLIMIT_DATA,
+        Limit::FileSize => Resource::RLIMIT_FSIZE,
+        Limit::CpuSeconds => Resource::RLIMIT_CPU,
     };
     // The caller's own hard limit stays the ceiling: raising it would need privileges.
     let (_, hard) = nix::sys::resource::getrlimit(resource)?;

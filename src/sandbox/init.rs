@@ -27,11 +27,16 @@ use crate::sys::process::{SingleThreaded, exit_now};
 #[derive(Debug)]
 pub(super) struct Locked<'a> {
     pub(super) plan: &'a Plan,
+    pub(super) filters: &'a [Vec<u8>],
+    /// Those that were read when everything else stood.
+    pub(super) more_filters: Vec<Vec<u8>>,
+    /// Where the program starts, when that was found out inside.
+    pub(super) start: Option<PathBuf>,
     pub(super) ends: BoxEnds,
     pub(super) wire: Wire,
     pub(super) terminal: Option<OwnedFd>,
     pub(super) doors: Vec<(PathBuf, OwnedFd)>,
-    pub(super) turns: OwnedFd,
+    pub(super) turns: Option<OwnedFd>,
     /// Set when the program is to be walled in more narrowly than pid 1.
     pub(super) wall: Option<&'a Landlock>,
 }
@@ -72,6 +77,7 @@ fn start_and_wait(proof: &SingleThreaded, locked: Locked<'_>, reach: Reach) -> i
         doors,
         turns,
         wall,
+        ..
     } = locked;
     let children = watch_children()?;
     if let Some(terminal) = &terminal {
@@ -83,7 +89,9 @@ fn start_and_wait(proof: &SingleThreaded, locked: Locked<'_>, reach: Reach) -> i
         None => (None, None),
     };
     let start = Start {
-        program: &plan.program,
+        plan,
+        filters: [&[], &[]],
+        directory: None,
         ends: &ends,
         terminal: terminal.as_ref(),
         wire: &wire,
@@ -108,7 +116,11 @@ fn start_and_wait(proof: &SingleThreaded, locked: Locked<'_>, reach: Reach) -> i
     Ok(status)
 }
 
-fn open_doors(plan: &Plan, doors: Vec<(PathBuf, OwnedFd)>, turns: OwnedFd) -> Option<Broker> {
+fn open_doors(
+    plan: &Plan,
+    doors: Vec<(PathBuf, OwnedFd)>,
+    turns: Option<OwnedFd>,
+) -> Option<Broker> {
     let Guarding::On { rules, .. } = &plan.lock.guarding else {
         return None;
     };
@@ -116,7 +128,7 @@ fn open_doors(plan: &Plan, doors: Vec<(PathBuf, OwnedFd)>, turns: OwnedFd) -> Op
         .into_iter()
         .map(|(inside, writable)| Door { inside, writable })
         .collect();
-    Some(Broker::new(doors, GuardRules::new(rules)).take_turns(turns))
+    Some(Broker::new(doors, GuardRules::new(rules)).take_turns(turns?))
 }
 
 /// Pid 1's life: until the program ends, with the status it ended with.

@@ -1,16 +1,16 @@
 //! The launcher's side: one function that is the order of operations.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 
 use super::child::{self, Orders};
 use super::orphans;
-use super::owners::{self, Trouble};
+use super::owners::{self, Unprepared};
 use super::streams::{self, CallerEnds};
 use super::wire::{self, Message, Wire};
-use crate::plan::{InsideStep, Plan};
-use crate::policy::{Isolation, NetMode};
+use crate::plan::{InsideStep, Joins, Namespaces, Plan};
+use crate::policy::Isolation;
 use crate::sys::process::{self, Forked, SingleThreaded};
 
 /// Why a box did not come to be. The sentence and the remedy are made here, where the plan is.
@@ -22,6 +22,11 @@ pub enum LaunchError {
     Streams(#[source] io::Error),
     #[error("cannot create namespaces")]
     Clone(#[source] io::Error),
+    #[error("cannot enter the caller's {what} namespace")]
+    Join {
+        what: &'static str,
+        source: io::Error,
+    },
     #[error("cannot {what}")]
     Step {
         what: String,
@@ -102,6 +107,7 @@ impl LaunchError {
 #[derive(Debug)]
 pub struct Running {
     ended: bool,
+    pid: nix::unistd::Pid,
     pidfd: OwnedFd,
     wire: Wire,
     isolation: Isolation,
@@ -117,6 +123,35 @@ impl Running {
 
     pub fn receive(&self) -> io::Result<Option<Message>> {
         self.wire.receive()
+    }
+
+    /// What a launcher that closes everything else has to leave open.
+    pub fn descriptors(&self) -> [RawFd; 2] {
+        [self.pidfd.as_raw_fd(), self.wire.as_fd().as_raw_fd()]
+    }
+
+    /// The number of the box's first process.
+    pub fn pid(&self) -> nix::unistd::Pid {
+        self.pid
+    }
+
+    /// Lets a box go on that waits to be told.
+    pub fn release(&self) -> io::Result<()> {
+        self.wire.send(&Message::Go)
+    }
+
+    /// How the first process ended, when it has; waits for it.
+    pub fn wait(&mut self) -> io::Result<Ended> {
+        use nix::sys::wait::{WaitStatus, waitpid};
+        self.ended = true;
+        loop {
+            match waitpid(self.pid, None) {
+                Ok(WaitStatus::Exited(_, code)) => return Ok(Ended::Exited(code)),
+                Ok(WaitStatus::Signaled(_, signal, _)) => return Ok(Ended::Killed(signal as i32)),
+                Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     /// Hands a signal to the program.
@@ -156,20 +191,35 @@ impl Drop for Running {
     }
 }
 
+/// How a first process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    Exited(i32),
+    Killed(i32),
+}
+
+/// What a session has on the host.
+#[derive(Debug)]
+pub struct Belongings<'a> {
+    pub directory: &'a Path,
+    /// Shared by all of the caller's boxes.
+    pub turns: OwnedFd,
+}
+
 /// Starts a box. Read this to know what happens, and in which order.
 pub fn launch(
     plan: &Plan,
     filters: &[Vec<u8>],
-    directory: &Path,
-    turns: OwnedFd,
+    belongings: Option<Belongings<'_>>,
 ) -> Result<Running, LaunchError> {
     let proof = SingleThreaded::prove().map_err(LaunchError::Threads)?;
     let (streams, ends) =
         streams::open(plan.stdio, plan.identity.from_root).map_err(LaunchError::Streams)?;
     let (wire, theirs) = wire::pair().map_err(LaunchError::Streams)?;
+    let directory = belongings.as_ref().map(|ours| ours.directory);
     let prepared = owners::prepare(&proof, plan, directory).map_err(|trouble| match trouble {
-        Trouble::Namespace(source) => LaunchError::Clone(source),
-        Trouble::Step(step, source) => explain(plan, step as u32, source),
+        Unprepared::Namespace(source) => LaunchError::Clone(source),
+        Unprepared::Step(step, source) => explain(plan, step as u32, source),
     })?;
     let mut others = Vec::new();
     if plan.isolation == Isolation::Landlock {
@@ -177,8 +227,18 @@ pub fn launch(
         others = orphans::children();
     }
 
-    let forked = process::clone_into(&proof, namespaces(plan)).map_err(LaunchError::Clone)?;
-    let (pid, pidfd) = match forked {
+    join(plan.terms.joins)?;
+    let is_born_later = plan.terms.joins.pid.is_some() && plan.namespaces.pid;
+    if is_born_later {
+        process::adopt_orphans().map_err(LaunchError::Clone)?;
+        wire.note_senders(true).map_err(LaunchError::Wire)?;
+    }
+    let namespaces = Namespaces {
+        pid: plan.namespaces.pid && !is_born_later,
+        ..plan.namespaces
+    };
+    let forked = process::clone_into(&proof, flags(namespaces)).map_err(LaunchError::Clone)?;
+    let (mut pid, pidfd) = match forked {
         Forked::Child => {
             drop((streams, wire));
             child::main(
@@ -186,8 +246,8 @@ pub fn launch(
                 Orders {
                     plan,
                     filters,
-                    directory,
-                    turns,
+                    belongings,
+                    is_born_later,
                     prepared,
                     ends,
                     wire: theirs,
@@ -198,8 +258,12 @@ pub fn launch(
     };
 
     drop((ends, theirs, prepared)); // or the end of a stream would never be seen
+    if is_born_later {
+        pid = wait_for_birth(&wire, pid)?;
+    }
     let running = Running {
         ended: false,
+        pid: nix::unistd::Pid::from_raw(pid),
         pidfd,
         wire,
         isolation: plan.isolation,
@@ -214,21 +278,49 @@ pub fn launch(
     Ok(running)
 }
 
-fn namespaces(plan: &Plan) -> i32 {
-    if plan.isolation == Isolation::Landlock {
-        return 0;
+/// The number of the process that the one just cloned leaves behind. Its exit code is the
+/// kernel's number for why there is none.
+fn wait_for_birth(wire: &Wire, between: i32) -> Result<i32, LaunchError> {
+    use nix::sys::wait::{WaitStatus, waitpid};
+    let born = wire.sender_of_here().map_err(LaunchError::Wire)?;
+    wire.note_senders(false).map_err(LaunchError::Wire)?;
+    let gone = waitpid(nix::unistd::Pid::from_raw(between), None);
+    match (born, gone) {
+        (Some(born), _) => Ok(born),
+        (None, Ok(WaitStatus::Exited(_, errno))) => {
+            Err(LaunchError::Clone(io::Error::from_raw_os_error(errno)))
+        }
+        (None, _) => Err(LaunchError::Clone(io::Error::from_raw_os_error(
+            libc::ESRCH,
+        ))),
     }
-    let network = match plan.network {
-        NetMode::None => libc::CLONE_NEWNET,
-        NetMode::Host => 0,
+}
+
+/// Enters namespaces that are there already; what is cloned after that is in them.
+fn join(joins: Joins) -> Result<(), LaunchError> {
+    let enter = |fd, kind, what| match fd {
+        None => Ok(()),
+        Some(fd) => {
+            process::join_namespace(fd, kind).map_err(|source| LaunchError::Join { what, source })
+        }
     };
-    network
-        | libc::CLONE_NEWUSER
-        | libc::CLONE_NEWNS
-        | libc::CLONE_NEWPID
-        | libc::CLONE_NEWIPC
-        | libc::CLONE_NEWUTS
-        | libc::CLONE_NEWCGROUP
+    enter(joins.user, libc::CLONE_NEWUSER, "user")?;
+    enter(joins.pid, libc::CLONE_NEWPID, "pid")
+}
+
+fn flags(namespaces: Namespaces) -> i32 {
+    [
+        (namespaces.user, libc::CLONE_NEWUSER),
+        (namespaces.mount, libc::CLONE_NEWNS),
+        (namespaces.pid, libc::CLONE_NEWPID),
+        (namespaces.net, libc::CLONE_NEWNET),
+        (namespaces.ipc, libc::CLONE_NEWIPC),
+        (namespaces.uts, libc::CLONE_NEWUTS),
+        (namespaces.cgroup, libc::CLONE_NEWCGROUP),
+    ]
+    .into_iter()
+    .filter(|(wanted, _)| *wanted)
+    .fold(0, |flags, (_, flag)| flags | flag)
 }
 
 /// Turns the number of a failed step back into its sentence.

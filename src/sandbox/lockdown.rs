@@ -9,7 +9,8 @@ use landlock::{
     Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 
-use crate::plan::{Landlock, Rights};
+use super::trouble::Trouble;
+use crate::plan::{Landlock, Part, Rights};
 use crate::policy::Isolation;
 use crate::sys;
 
@@ -25,7 +26,7 @@ pub(super) fn drop_capabilities(isolation: Isolation) -> io::Result<()> {
             .map_err(lost)?
             .is_empty();
     if !stays {
-        sys::process::drop_bounding_set()?;
+        sys::capabilities::bound_to(0).map_err(|(_, error)| error)?;
     }
     for set in [
         CapSet::Ambient,
@@ -36,6 +37,24 @@ pub(super) fn drop_capabilities(isolation: Isolation) -> io::Result<()> {
         caps::clear(None, set).map_err(lost)?;
     }
     Ok(())
+}
+
+/// Leaves exactly the capabilities that were asked for.
+pub(super) fn limit_capabilities(set: u64, bounding: bool, changed: bool) -> Result<(), Trouble> {
+    if bounding {
+        match sys::capabilities::bound_to(set) {
+            // Some hosts forbid it; `no_new_privs` lets nothing be gained all the same.
+            Err((_, error)) if error.raw_os_error() == Some(libc::EPERM) => {}
+            Err((capability, error)) => {
+                return Err(Trouble::new(Part::Bounds, error).with(&[capability]));
+            }
+            Ok(()) => {}
+        }
+    }
+    if changed {
+        sys::capabilities::set(set)?;
+    }
+    Ok(sys::process::show_to_others()?)
 }
 
 /// The Landlock version from on which signals can be kept in.

@@ -10,8 +10,10 @@ use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, mkdirat, mknodat};
 use nix::unistd::{fchdir, symlinkat};
 
-use super::owners::Prepared;
-use crate::plan::{BindMode, BuildStep, Identity, OwnFolder, Seen};
+use super::asked::{self, Stage};
+use super::owners::{self, Prepared};
+use super::trouble::Trouble;
+use crate::plan::{BindMode, BuildStep, Identity, OwnFolder, Plan, Seen};
 use crate::policy::InsidePath;
 use crate::sys::mount::{self, ATTR_NO_DEVICES, ATTR_NO_EXEC, ATTR_NO_SETUID, ATTR_READ_ONLY};
 
@@ -22,22 +24,28 @@ const SAFE: u64 = ATTR_NO_SETUID | ATTR_NO_DEVICES;
 pub(super) struct Site<'a> {
     pub(super) identity: &'a Identity,
     /// The session's own directory on the host.
-    directory: &'a Path,
+    directory: Option<&'a Path>,
     /// Trees the launcher opened beforehand because only it could; by step number.
     pub(super) prepared: Prepared,
     root: Option<OwnedFd>,
     /// Writable copies of guarded mounts, for pid 1 alone.
     pub(super) doors: Vec<(PathBuf, OwnedFd)>,
+    /// All that will be done, for steps that look ahead.
+    pub(super) steps: &'a [BuildStep],
+    /// Where steps in others' words build.
+    pub(super) stage: Option<Stage>,
 }
 
 impl<'a> Site<'a> {
-    pub(super) fn new(identity: &'a Identity, directory: &'a Path, prepared: Prepared) -> Self {
+    pub(super) fn new(plan: &'a Plan, directory: Option<&'a Path>, prepared: Prepared) -> Self {
         Self {
-            identity,
+            identity: &plan.identity,
             directory,
             prepared,
             root: None,
             doors: Vec::new(),
+            steps: &plan.build,
+            stage: None,
         }
     }
 
@@ -71,9 +79,20 @@ fn errno(number: i32) -> io::Error {
     io::Error::from_raw_os_error(number)
 }
 
-pub(super) fn apply(site: &mut Site<'_>, number: usize, step: &BuildStep) -> io::Result<()> {
+pub(super) fn apply(site: &mut Site<'_>, number: usize, step: &BuildStep) -> Result<(), Trouble> {
     match step {
-        BuildStep::MapIds => super::owners::become_inside(site.identity),
+        BuildStep::SwitchIds { uid, gid } => owners::switch(*uid, *gid),
+        BuildStep::LoopbackFirst => Ok(crate::sys::net::loopback_up()?),
+        BuildStep::MapCaller { uid, gid } => owners::map_caller(site.identity, *uid, *gid),
+        BuildStep::Stage(terms) => asked::set_up(site, terms),
+        BuildStep::Asked(step) => asked::apply(site, number, step),
+        own => Ok(apply_own(site, number, own)?),
+    }
+}
+
+fn apply_own(site: &mut Site<'_>, number: usize, step: &BuildStep) -> io::Result<()> {
+    match step {
+        BuildStep::MapIds => owners::become_inside(site.identity),
         BuildStep::NewRoot => new_root(site),
         BuildStep::Folder { at, mode } => {
             mkdirat(site.root()?, at.relative(), Mode::from_bits_truncate(*mode))?;
@@ -145,9 +164,18 @@ pub(super) fn apply(site: &mut Site<'_>, number: usize, step: &BuildStep) -> io:
             }
         }
         BuildStep::EnterRoot => {
-            fchdir(site.root()?)?;
-            mount::enter_current_directory_as_root()
+            let (root, covers) = match &site.stage {
+                Some(stage) => (stage.root()?, stage.covers),
+                None => (site.root()?, 0),
+            };
+            fchdir(root)?;
+            mount::enter_current_directory_as_root(covers)
         }
+        BuildStep::SwitchIds { .. }
+        | BuildStep::LoopbackFirst
+        | BuildStep::MapCaller { .. }
+        | BuildStep::Stage(_)
+        | BuildStep::Asked(_) => Err(errno(libc::ENOSYS)),
     }
 }
 
@@ -193,7 +221,8 @@ fn own(
     let (tree, door) = match site.prepared.take(number) {
         Some(tree) => (tree, site.prepared.take_door(number)),
         None => {
-            let source = open_own(&site.directory.join(folder.path()))?;
+            let directory = site.directory.ok_or_else(|| errno(libc::ENOENT))?;
+            let source = open_own(&directory.join(folder.path()))?;
             let copy = || mount::copy_tree(source.as_fd(), Path::new(""));
             (copy()?, guarded.then(copy).transpose()?)
         }

@@ -6,10 +6,13 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
+use nix::fcntl::OFlag;
+use nix::sys::stat::Mode;
 use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
 
 use super::mounts::{open_own, open_seen};
-use crate::plan::{BindMode, BuildStep, Identity, OwnFolder, Plan};
+use super::trouble::{InPart, Trouble};
+use crate::plan::{BindMode, BuildStep, Identity, OwnFolder, Part, Plan};
 use crate::sys::mount;
 use crate::sys::process::{self, Forked, SingleThreaded};
 
@@ -42,7 +45,7 @@ fn take(list: &mut Vec<(usize, OwnedFd)>, step: usize) -> Option<OwnedFd> {
 
 /// What kept the launcher from preparing a tree.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum Unprepared {
     /// No user namespace could be made: that is the host's doing, not the folder's.
     Namespace(io::Error),
     Step(usize, io::Error),
@@ -53,14 +56,14 @@ pub(super) enum Trouble {
 pub(super) fn prepare(
     proof: &SingleThreaded,
     plan: &Plan,
-    directory: &Path,
-) -> Result<Prepared, Trouble> {
+    directory: Option<&Path>,
+) -> Result<Prepared, Unprepared> {
     let mut prepared = Prepared::default();
-    if !plan.identity.from_root {
+    let (Some(directory), true) = (directory, plan.identity.from_root) else {
         return Ok(prepared);
-    }
+    };
     for (number, step) in plan.build.iter().enumerate() {
-        let at = |error| Trouble::Step(number, error);
+        let at = |error| Unprepared::Step(number, error);
         let map = |source: &OwnedFd, owner| mapped(proof, &plan.identity, source, owner, at);
         match step {
             BuildStep::Own {
@@ -105,15 +108,15 @@ fn mapped(
     identity: &Identity,
     source: &OwnedFd,
     (uid, gid): (u32, u32),
-    at: impl Fn(io::Error) -> Trouble,
-) -> Result<OwnedFd, Trouble> {
+    at: impl Fn(io::Error) -> Unprepared,
+) -> Result<OwnedFd, Unprepared> {
     let tree = mount::copy_tree(source.as_fd(), Path::new("")).map_err(&at)?;
     let userns = user_namespace(
         proof,
         &format!("{uid} {} 1\n", identity.host_uid),
         &format!("{gid} {} 1\n", identity.host_gid),
     )
-    .map_err(Trouble::Namespace)?;
+    .map_err(Unprepared::Namespace)?;
     mount::map_owners(tree.as_fd(), userns.as_fd()).map_err(at)?;
     Ok(tree)
 }
@@ -173,4 +176,69 @@ pub(super) fn become_inside(identity: &Identity) -> io::Result<()> {
         "/proc/self/gid_map",
         format!("{} {} 1\n", identity.gid, identity.host_gid),
     )
+}
+
+/// In a user namespace that was there before: takes on the numbers wanted in it.
+pub(super) fn switch(uid: Option<u32>, gid: Option<u32>) -> Result<(), Trouble> {
+    if let Some(uid) = uid {
+        nix::unistd::setuid(Uid::from_raw(uid)).in_part(Part::SwitchUser)?;
+    }
+    if let Some(gid) = gid {
+        nix::unistd::setgid(Gid::from_raw(gid)).in_part(Part::SwitchGroup)?;
+    }
+    Ok(())
+}
+
+/// Maps the caller to the given numbers in the user namespace just made.
+pub(super) fn map_caller(identity: &Identity, uid: u32, gid: u32) -> Result<(), Trouble> {
+    let proc = crate::sys::at::open_path(Path::new("/proc"))?;
+    write_own_maps(
+        &proc,
+        (uid, identity.host_uid),
+        (gid, identity.host_gid),
+        true,
+    )
+}
+
+/// Writes this process's maps, in the order in which callers of bubblewrap know the failures.
+pub(super) fn write_own_maps(
+    proc: &OwnedFd,
+    uid: (u32, u32),
+    gid: (u32, u32),
+    first: bool,
+) -> Result<(), Trouble> {
+    let map = |(inside, outside): (u32, u32)| format!("{inside} {outside} 1\n");
+    write_at(proc, "self/uid_map", &map(uid)).in_part(Part::UserMap)?;
+    match first.then(|| write_at(proc, "self/setgroups", "deny\n")) {
+        None | Some(Ok(())) => {}
+        // A kernel without the file needs none.
+        Some(Err(error)) if error.raw_os_error() == Some(libc::ENOENT) => {}
+        Some(Err(error)) => return Err(Trouble::new(Part::Groups, error)),
+    }
+    write_at(proc, "self/gid_map", &map(gid)).in_part(Part::GroupMap)
+}
+
+/// A user namespace inside the first: the one to be seen from inside, and if it is the last one
+/// that can be made, beyond the reach of whoever might want to change that.
+pub(super) fn second_namespace(
+    proc: &OwnedFd,
+    uid: (u32, u32),
+    gid: (u32, u32),
+    is_last: bool,
+) -> Result<(), Trouble> {
+    if is_last {
+        let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+        let name = "sys/user/max_user_namespaces";
+        let limit = nix::fcntl::openat(proc, name, flags, Mode::empty()).in_part(Part::Sysctl)?;
+        nix::unistd::write(&limit, b"1").in_part(Part::SysctlWrite)?;
+    }
+    process::unshare(libc::CLONE_NEWUSER).in_part(Part::Unshare)?;
+    write_own_maps(proc, uid, gid, false)
+}
+
+/// Writes to a file below a folder that may have no name here any more.
+pub(super) fn write_at(folder: &OwnedFd, name: &str, content: &str) -> io::Result<()> {
+    let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+    let file = nix::fcntl::openat(folder, name, flags, Mode::empty())?;
+    io::Write::write_all(&mut fs::File::from(file), content.as_bytes())
 }

@@ -1,27 +1,32 @@
 //! The program's own process, between its birth and the moment it becomes the program.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::sys::signal::SigSet;
 use nix::sys::stat::{Mode, umask};
 
-use super::child::LastWalls;
+use super::child::{LastWalls, bad_news};
 use super::lockdown;
 use super::streams::BoxEnds;
+use super::trouble::Trouble;
 use super::wire::{Message, Wire};
 use crate::broker;
-use crate::plan::{Landlock, Program};
+use crate::plan::{Capabilities, Descriptors, FirstProcess, Landlock, Part, Plan, Program};
 use crate::sys;
 use crate::sys::process::exit_now;
 
 /// What a program is started with.
 #[derive(Debug)]
 pub(super) struct Start<'a> {
-    pub(super) program: &'a Program,
+    pub(super) plan: &'a Plan,
+    /// Filters that this process loads itself, last of all.
+    pub(super) filters: [&'a [Vec<u8>]; 2],
+    /// Where it starts, when the program is to be told.
+    pub(super) directory: Option<&'a Path>,
     pub(super) ends: &'a BoxEnds,
     pub(super) terminal: Option<&'a OwnedFd>,
     /// The line to the launcher, for bad news.
@@ -36,10 +41,9 @@ pub(super) struct Start<'a> {
 
 impl Start<'_> {
     /// A wall that does not stand is no matter of the program's: there is no box.
-    fn must_stand<T>(&self, step: u32, wall: io::Result<T>) -> T {
+    fn must_stand<T, E: Into<Trouble>>(&self, step: u32, wall: Result<T, E>) -> T {
         wall.unwrap_or_else(|error| {
-            let errno = error.raw_os_error().unwrap_or(libc::EIO);
-            let _ = self.wire.send(&Message::Failed { step, errno });
+            let _ = self.wire.send(&bad_news(step, &error.into()));
             exit_now(125)
         })
     }
@@ -48,40 +52,59 @@ impl Start<'_> {
 /// Never returns: becomes the program, or says why not.
 pub(super) fn run(start: &Start<'_>) -> ! {
     let ready = start.must_stand(start.steps.start, get_ready(start));
-    let failed = execute(start.program, &ready.argv, &ready.envp);
+    for filter in start.filters.into_iter().flatten() {
+        start.must_stand(start.steps.seccomp, sys::seccomp::load(filter));
+    }
+    if start.plan.terms.announces {
+        let _ = start.wire.send(&Message::Starting);
+    }
+    let failed = execute(&ready);
     let errno = failed.raw_os_error().unwrap_or(libc::EIO);
     let _ = start.wire.send(&Message::NotExecuted { errno });
-    exit_now(if errno == libc::ENOENT { 127 } else { 126 })
+    exit_now(match (&start.plan.terms.first, errno) {
+        (FirstProcess::Keeper, libc::ENOENT) => 127,
+        (FirstProcess::Keeper, _) => 126,
+        _ => 1,
+    })
 }
 
-/// The program's words, as the kernel wants them.
+/// The program's words, as the kernel wants them. Made before the last filter: what it forbids
+/// may be needed to get memory.
 struct Ready {
+    /// Where the program may be, in the order of trying.
+    files: Vec<CString>,
     argv: Vec<CString>,
     envp: Vec<CString>,
+    /// The words for a shell that runs a script without a first line; the file comes second.
+    shell: Vec<CString>,
 }
 
 fn get_ready(start: &Start<'_>) -> io::Result<Ready> {
-    let program = start.program;
-    let text = |bytes: &[u8]| CString::new(bytes).map_err(io::Error::from);
-    let argv: Vec<_> = program
-        .argv
-        .iter()
-        .map(|word| text(word.as_bytes()))
-        .collect::<Result<_, _>>()?;
-    let envp: Vec<_> = program
-        .env
-        .iter()
-        .map(|(name, value)| text(&[name.as_bytes(), b"=", value.as_bytes()].concat()))
-        .collect::<Result<_, _>>()?;
+    let plan = start.plan;
+    let is_ours = plan.terms.first == FirstProcess::Keeper;
+    let ready = in_the_kernels_words(&plan.program, start.directory)?;
     match start.terminal {
         Some(terminal) => take_foreground(terminal)?,
-        None => drop(nix::unistd::setsid()?),
+        None if is_ours => drop(nix::unistd::setsid()?),
+        None => {}
     }
-    sys::process::default_signals();
-    sys::process::die_with_parent()?;
+    match is_ours {
+        true => sys::process::default_signals(),
+        false => sys::process::callers_signals(),
+    }
+    if plan.terms.dies_with_launcher {
+        sys::process::die_with_parent()?;
+    }
     start.ends.take_places(start.terminal)?;
-    sys::fds::close_on_exec_from(3)?;
-    umask(Mode::from_bits_truncate(program.umask));
+    if plan.terms.descriptors == Descriptors::None {
+        sys::fds::close_on_exec_from(3)?;
+    }
+    umask(Mode::from_bits_truncate(plan.program.umask));
+    if let Capabilities::Only { set, .. } = plan.lock.capabilities {
+        let failed = |(capability, error)| Trouble::new(Part::Ambient, error).with(&[capability]);
+        let handed_on = sys::capabilities::hand_on(set).map_err(failed);
+        start.must_stand(start.steps.capabilities, handed_on);
+    }
     if let Some(wall) = start.wall {
         start.must_stand(start.steps.landlock, lockdown::landlock(wall));
     }
@@ -89,7 +112,60 @@ fn get_ready(start: &Start<'_>) -> io::Result<Ready> {
         let listener = start.must_stand(start.steps.guard, broker::install());
         listen.send(&Message::Listener(listener))?;
     }
-    Ok(Ready { argv, envp })
+    Ok(ready)
+}
+
+fn in_the_kernels_words(program: &Program, directory: Option<&Path>) -> io::Result<Ready> {
+    let text = |bytes: &[u8]| CString::new(bytes).map_err(io::Error::from);
+    let name = program.argv.first().map(|word| word.as_os_str());
+    let name = name.unwrap_or_default();
+    let called = program.called.as_deref().unwrap_or(name);
+    let words =
+        std::iter::once(called).chain(program.argv.iter().skip(1).map(|word| word.as_os_str()));
+    let argv: Vec<_> = words
+        .map(|word| text(word.as_bytes()))
+        .collect::<Result<_, _>>()?;
+    let mut envp = Vec::with_capacity(program.env.len() + 1);
+    let mut told = directory;
+    for (key, value) in &program.env {
+        let value = match key == "PWD" {
+            true => told.take().map_or(value.as_os_str(), Path::as_os_str),
+            false => value,
+        };
+        envp.push(text(&[key.as_bytes(), b"=", value.as_bytes()].concat())?);
+    }
+    if let Some(path) = told {
+        envp.push(text(&[b"PWD=", path.as_os_str().as_bytes()].concat())?);
+    }
+    let files = candidates(program, name);
+    let files: Vec<_> = files
+        .iter()
+        .map(|file| text(file.as_os_str().as_bytes()))
+        .collect::<Result<_, _>>()?;
+    let mut shell = vec![c"sh".to_owned(), CString::default()];
+    shell.extend(argv.iter().skip(1).cloned());
+    Ok(Ready {
+        files,
+        argv,
+        envp,
+        shell,
+    })
+}
+
+/// The name as a path, or in every folder of PATH, as a shell would look for it.
+fn candidates(program: &Program, name: &OsStr) -> Vec<PathBuf> {
+    if name.as_bytes().contains(&b'/') {
+        return vec![PathBuf::from(name)];
+    }
+    if name.is_empty() {
+        return Vec::new();
+    }
+    let path = program.env.iter().find(|(key, _)| key == "PATH");
+    // What the C library takes when there is none; a session always has one.
+    let path = path.map_or(OsStr::new("/bin:/usr/bin"), |(_, value)| value.as_os_str());
+    std::env::split_paths(path)
+        .map(|folder| folder.join(name))
+        .collect()
 }
 
 /// Leads a group of its own and puts it in the foreground of pid 1's session.
@@ -101,39 +177,27 @@ fn take_foreground(terminal: &OwnedFd) -> io::Result<()> {
     Ok(nix::unistd::tcsetpgrp(terminal, myself)?)
 }
 
-/// Tries the name as a path, or in every folder of PATH, as a shell would.
-fn execute(program: &Program, argv: &[CString], envp: &[CString]) -> io::Error {
-    let Some(name) = program.argv.first() else {
-        return io::Error::from_raw_os_error(libc::ENOENT);
-    };
-    if name.as_bytes().contains(&b'/') {
-        return execute_file(Path::new(name), argv, envp);
-    }
+/// Tries one file after the other; the error is that of the last one that was there at all.
+fn execute(ready: &Ready) -> io::Error {
     let mut result = io::Error::from_raw_os_error(libc::ENOENT);
-    let path = program
-        .env
-        .iter()
-        .find(|(key, _)| key == "PATH")
-        .map(|(_, value)| value);
-    for folder in path.map(std::env::split_paths).into_iter().flatten() {
-        let error = execute_file(&folder.join(name), argv, envp);
-        if !matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR)) {
-            result = error;
+    for file in &ready.files {
+        let error = execute_file(file, ready);
+        match error.raw_os_error() {
+            Some(libc::ENOENT | libc::ENOTDIR) if ready.files.len() > 1 => {}
+            Some(libc::EACCES) if ready.files.len() > 1 => result = error,
+            _ => return error,
         }
     }
     result
 }
 
-fn execute_file(path: &Path, argv: &[CString], envp: &[CString]) -> io::Error {
-    let Ok(file) = CString::new(path.as_os_str().as_bytes()) else {
-        return io::Error::from_raw_os_error(libc::EINVAL);
-    };
-    let error = sys::process::exec(&file, argv, envp);
+fn execute_file(file: &CString, ready: &Ready) -> io::Error {
+    let error = sys::process::exec(file, &ready.argv, &ready.envp);
     if error.raw_os_error() != Some(libc::ENOEXEC) {
         return error;
     }
     // A script without a first line: shells run it themselves, so do we.
-    let mut words = vec![c"sh".to_owned(), file];
-    words.extend(argv.iter().skip(1).cloned());
-    sys::process::exec(&c"/bin/sh".to_owned(), &words, envp)
+    let mut words = ready.shell.clone();
+    words[1].clone_from(file);
+    sys::process::exec(&c"/bin/sh".to_owned(), &words, &ready.envp)
 }

@@ -26,7 +26,7 @@ pub(crate) fn open(kinds: [Stdio; 3], from_root: bool) -> io::Result<(CallerEnds
     for (number, kind) in kinds.into_iter().enumerate() {
         match kind {
             Stdio::Direct => inside.0[number] = Some(sys::fds::duplicate(number as RawFd)?),
-            Stdio::Terminal => {}
+            Stdio::Terminal | Stdio::Kept => {}
             Stdio::Copied if number == 2 && same_file(1, 2) && kinds[1] == Stdio::Copied => {
                 // One pipe for both, or their order would be lost.
                 inside.0[2] = inside.0[1].as_ref().map(OwnedFd::try_clone).transpose()?;

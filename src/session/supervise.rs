@@ -13,7 +13,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use super::directory::{Directory, DirectoryError};
 use super::outcome::Outcome;
 use crate::plan::{Plan, Stdio};
-use crate::sandbox::{self, LaunchError, Message, Running};
+use crate::sandbox::{self, Belongings, LaunchError, Message, Running};
 use crate::sys;
 use crate::terminal::{FileCopy, OuterTerminal, Relay};
 
@@ -65,7 +65,8 @@ pub struct Ended {
 
 /// Carries a plan out from start to end.
 pub fn run(plan: &Plan, filters: &[Vec<u8>]) -> Result<Ended, RunError> {
-    let mut directory = Directory::open(&plan.session)?;
+    let none = || io::Error::other("the plan is not one of a session");
+    let mut directory = Directory::open(plan.session.as_ref().ok_or_else(none)?)?;
     let ended = live(plan, filters, &mut directory);
     if ended.is_err() {
         directory.undo();
@@ -77,7 +78,11 @@ fn live(plan: &Plan, filters: &[Vec<u8>], directory: &mut Directory) -> Result<E
     let turns = directory.turns()?;
     directory.seal()?;
     let signals = watch_signals()?;
-    let mut running = sandbox::launch(plan, filters, directory.path(), turns)?;
+    let belongings = Belongings {
+        directory: directory.path(),
+        turns,
+    };
+    let mut running = sandbox::launch(plan, filters, Some(belongings))?;
     let mut life = Life::begin(plan, &mut running)?;
     let outcome = life.live(&running, &signals)?;
     life.last_words();
@@ -221,7 +226,7 @@ impl<'a> Life<'a> {
             Err(error) => return Err(error.into()),
         };
         match message {
-            Some(Message::Failed { step, errno }) => {
+            Some(Message::Failed { step, errno, .. }) => {
                 let cause = io::Error::from_raw_os_error(errno);
                 return Err(sandbox::explain(self.plan, step, cause).into());
             }
@@ -237,7 +242,13 @@ impl<'a> Life<'a> {
                     (false, None) => Outcome::from_status(status),
                 }));
             }
-            Some(Message::Go | Message::Signal { .. } | Message::Listener(_)) => {}
+            Some(
+                Message::Go
+                | Message::Signal { .. }
+                | Message::Listener(_)
+                | Message::Starting
+                | Message::Here,
+            ) => {}
             // Pid 1 is gone without a word: somebody killed it, and the box with it.
             None if self.timed_out => return Ok(Some(Outcome::TimedOut)),
             None => return Ok(Some(Outcome::Killed(libc::SIGKILL))),

@@ -44,13 +44,8 @@ struct Statx {
     spare: [u64; 13],
 }
 
-const _: () = assert!(size_of::<Statx>() == 256);
-const _: () = assert!(std::mem::offset_of!(Statx, dev_major) == 136);
-
-/// Who `name` below `dir` is. `flags` are those of `statx`.
-pub(crate) fn identify(dir: RawFd, name: &CStr, flags: i32) -> Result<Identity, Errno> {
-    const TYPE_MODE_INO_MOUNT: u32 = 0x1 | 0x2 | 0x100 | 0x1000;
-    let mut raw = Statx {
+impl Statx {
+    const EMPTY: Self = Self {
         mask: 0,
         blksize: 0,
         attributes: 0,
@@ -66,25 +61,53 @@ pub(crate) fn identify(dir: RawFd, name: &CStr, flags: i32) -> Result<Identity, 
         mnt_id: 0,
         spare: [0; 13],
     };
-    // SAFETY: `name` ends with NUL and `raw` has the 256 bytes the kernel writes. A wrong
-    // descriptor number gives EBADF.
-    let ret = unsafe {
-        libc::syscall(
-            libc::SYS_statx,
-            dir,
-            name.as_ptr(),
-            flags | libc::AT_NO_AUTOMOUNT,
-            TYPE_MODE_INO_MOUNT,
-            &raw mut raw,
-        )
-    };
-    Errno::result(ret)?;
+
+    fn of(dir: RawFd, name: &CStr, flags: i32) -> Result<Self, Errno> {
+        const TYPE_MODE_INO_MOUNT: u32 = 0x1 | 0x2 | 0x100 | 0x1000;
+        let mut raw = Self::EMPTY;
+        // SAFETY: `name` ends with NUL and `raw` has the 256 bytes the kernel writes. A wrong
+        // descriptor number gives EBADF.
+        let ret = unsafe {
+            libc::syscall(
+                libc::SYS_statx,
+                dir,
+                name.as_ptr(),
+                flags | libc::AT_NO_AUTOMOUNT,
+                TYPE_MODE_INO_MOUNT,
+                &raw mut raw,
+            )
+        };
+        Errno::result(ret)?;
+        Ok(raw)
+    }
+}
+
+const _: () = assert!(size_of::<Statx>() == 256);
+const _: () = assert!(std::mem::offset_of!(Statx, dev_major) == 136);
+
+/// Who `name` below `dir` is. `flags` are those of `statx`.
+pub(crate) fn identify(dir: RawFd, name: &CStr, flags: i32) -> Result<Identity, Errno> {
+    let raw = Statx::of(dir, name, flags)?;
     Ok(Identity {
         device: (raw.dev_major, raw.dev_minor),
         inode: raw.ino,
         mount: raw.mnt_id,
         mode: raw.mode.into(),
     })
+}
+
+/// Whether something is mounted exactly here.
+pub(crate) fn is_mount_root(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
+    const MOUNT_ROOT: u64 = 0x2000;
+    let raw = Statx::of(fd.as_raw_fd(), c"", libc::AT_EMPTY_PATH)?;
+    Ok(raw.attributes & MOUNT_ROOT != 0)
+}
+
+/// Opens a path for reference only, through links.
+pub(crate) fn open_path(path: &std::path::Path) -> Result<std::os::fd::OwnedFd, Errno> {
+    use nix::fcntl::OFlag;
+    let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
+    nix::fcntl::open(path, flags, nix::sys::stat::Mode::empty())
 }
 
 /// `renameat2`, which musl's nix does not offer.

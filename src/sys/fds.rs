@@ -13,6 +13,14 @@ pub(crate) fn close_on_exec_from(first: u32) -> io::Result<()> {
     check(ret).map(drop)
 }
 
+/// Marks these of the caller's to be closed when a program is started.
+pub(crate) fn close_on_exec(numbers: &[RawFd]) {
+    for number in numbers {
+        // SAFETY: takes integers; a number that is not open is an error nobody needs to hear of.
+        unsafe { libc::fcntl(*number, libc::F_SETFD, libc::FD_CLOEXEC) };
+    }
+}
+
 /// Closes everything but the three standard descriptors and those to keep. Only for a process
 /// just forked: what its parent's values own is never used here again.
 pub(crate) fn close_all_but(mut keep: Vec<RawFd>) -> io::Result<()> {
@@ -82,6 +90,48 @@ pub(crate) fn adopt(fd: RawFd) -> OwnedFd {
     // SAFETY: the kernel installed it for this process when the message was received, and the
     // caller is the only one who saw the number.
     unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Whether there is something behind a number.
+pub(crate) fn is_open(fd: RawFd) -> bool {
+    // SAFETY: takes integers.
+    unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
+}
+
+/// Takes over a descriptor of the caller's for good.
+pub(crate) fn take(fd: RawFd) -> io::Result<std::fs::File> {
+    match is_open(fd) {
+        // SAFETY: it is open, and the caller of this program gave it away by naming it.
+        true => Ok(unsafe { std::fs::File::from_raw_fd(fd) }),
+        false => Err(io::Error::from_raw_os_error(libc::EBADF)),
+    }
+}
+
+/// A descriptor of the caller's, to be used and left open.
+pub(crate) fn given(fd: RawFd) -> io::Result<std::mem::ManuallyDrop<std::fs::File>> {
+    take(fd).map(std::mem::ManuallyDrop::new)
+}
+
+/// Closes a descriptor of the caller's.
+pub(crate) fn close_given(fd: RawFd) {
+    drop(take(fd));
+}
+
+/// Puts something behind a number that can be neither read nor written, so that nothing of ours
+/// gets it.
+pub(crate) fn occupy(fd: RawFd) -> io::Result<()> {
+    // SAFETY: a constant C string.
+    let place = unsafe { libc::open(c"/".as_ptr(), libc::O_PATH | libc::O_CLOEXEC) };
+    check(place.into())?;
+    if place == fd {
+        return Ok(());
+    }
+    // SAFETY: takes integers; nobody owns a number that is not open.
+    let ret = unsafe { libc::dup3(place, fd, libc::O_CLOEXEC) };
+    let done = check(ret.into()).map(drop);
+    // SAFETY: the descriptor just opened here, which nobody else knows.
+    unsafe { libc::close(place) };
+    done
 }
 
 /// One of the three standard descriptors, which this process keeps open for its whole life.

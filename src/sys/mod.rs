@@ -2,6 +2,7 @@
 //! a form that does not fit. Nothing here decides anything.
 
 pub(crate) mod at;
+pub(crate) mod capabilities;
 pub(crate) mod fds;
 pub(crate) mod heap;
 pub(crate) mod kernel;
@@ -11,6 +12,7 @@ pub(crate) mod notify;
 pub(crate) mod pipe;
 pub(crate) mod process;
 pub(crate) mod seccomp;
+pub(crate) mod start;
 pub(crate) mod tty;
 
 use std::io;

@@ -35,6 +35,13 @@ pub(crate) fn copy_tree(at: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> 
     open_tree(at, path, flags)
 }
 
+/// Like [`copy_tree`], from the working directory, through links, and through automounts: the
+/// caller named the source and wants what is there.
+pub(crate) fn copy_tree_of(path: &Path) -> io::Result<OwnedFd> {
+    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | AT_RECURSIVE;
+    open_tree(here(), path, flags)
+}
+
 /// Like [`copy_tree`], for the one mount only.
 pub(crate) fn copy_mount(at: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
     let flags = libc::OPEN_TREE_CLONE
@@ -66,8 +73,13 @@ pub(crate) fn restrict_tree(tree: BorrowedFd<'_>, attributes: u64) -> io::Result
 
 /// Makes one mount read-only and leaves those below it as they are.
 pub(crate) fn freeze_mount(mount: BorrowedFd<'_>) -> io::Result<()> {
+    restrict_mount(mount, ATTR_READ_ONLY)
+}
+
+/// Sets attributes on one mount.
+pub(crate) fn restrict_mount(mount: BorrowedFd<'_>, attributes: u64) -> io::Result<()> {
     let attr = MountAttr {
-        set: ATTR_READ_ONLY,
+        set: attributes,
         clear: 0,
         propagation: 0,
         userns: 0,
@@ -150,12 +162,16 @@ pub(crate) fn new_filesystem(
     own(ret)
 }
 
-/// Makes the current directory the root and lets go of the old one for good.
-pub(crate) fn enter_current_directory_as_root() -> io::Result<()> {
+/// Makes the current directory the root and lets go of the old one for good, with as many mounts
+/// as lie on top of that.
+pub(crate) fn enter_current_directory_as_root(covers: usize) -> io::Result<()> {
     // With the same directory for both, the old root ends up mounted on top of the new one, so
     // unmounting the current directory leaves no name for it.
     nix::unistd::pivot_root(".", ".")?;
-    nix::mount::umount2(".", nix::mount::MntFlags::MNT_DETACH)?;
+    // What lies on the old root's own top is the first that the directory stands for.
+    for _ in 0..=covers {
+        nix::mount::umount2(".", nix::mount::MntFlags::MNT_DETACH)?;
+    }
     nix::unistd::chdir("/")?;
     Ok(())
 }

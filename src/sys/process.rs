@@ -115,6 +115,20 @@ pub(crate) fn fork(_proof: &SingleThreaded) -> io::Result<Option<libc::pid_t>> {
     Ok((pid != 0).then_some(pid))
 }
 
+/// Enters the namespace of this kind that a descriptor of the caller's stands for.
+pub(crate) fn join_namespace(fd: std::os::fd::RawFd, kind: libc::c_int) -> io::Result<()> {
+    // SAFETY: takes integers; a wrong descriptor is an error.
+    let ret = unsafe { libc::setns(fd, kind) };
+    check(ret.into()).map(drop)
+}
+
+/// Leaves a namespace of this kind for a new one.
+pub(crate) fn unshare(kind: libc::c_int) -> io::Result<()> {
+    // SAFETY: takes an integer.
+    let ret = unsafe { libc::unshare(kind) };
+    check(ret.into()).map(drop)
+}
+
 /// Starts a child that shares this process's memory until it becomes another program, while
 /// this process waits: nothing is copied. A `child` that returns is ended.
 pub(crate) fn spawn(_proof: &SingleThreaded, child: &mut dyn FnMut()) -> io::Result<libc::pid_t> {
@@ -150,6 +164,11 @@ pub(crate) fn die_with_parent() -> io::Result<()> {
     prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong)
 }
 
+/// Makes this process its user's again, after a change of its identity hid it.
+pub(crate) fn show_to_others() -> io::Result<()> {
+    prctl(libc::PR_SET_DUMPABLE, 1)
+}
+
 /// Hides this process's memory, files and image from others of the same user.
 pub(crate) fn hide_from_others() -> io::Result<()> {
     prctl(libc::PR_SET_DUMPABLE, 0)
@@ -170,23 +189,10 @@ pub(crate) fn no_new_privileges() -> io::Result<()> {
     prctl(libc::PR_SET_NO_NEW_PRIVS, 1)
 }
 
-fn prctl(option: libc::c_int, value: libc::c_ulong) -> io::Result<()> {
+pub(super) fn prctl(option: libc::c_int, value: libc::c_ulong) -> io::Result<()> {
     // SAFETY: takes integers only; unused arguments must be zero.
     let ret = unsafe { libc::prctl(option, value, 0, 0, 0) };
     check(ret.into()).map(drop)
-}
-
-/// Empties the set of capabilities that exec could ever bring back.
-pub(crate) fn drop_bounding_set() -> io::Result<()> {
-    for capability in 0..64 {
-        match prctl(libc::PR_CAPBSET_DROP, capability) {
-            Ok(()) => {}
-            // Past the last one this kernel knows.
-            Err(error) if capability > 0 && error.raw_os_error() == Some(libc::EINVAL) => break,
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 /// Joins a fresh session keyring, so that the caller's keys are out of reach.
@@ -220,6 +226,25 @@ pub(crate) fn exec(path: &CString, argv: &[CString], envp: &[CString]) -> io::Er
     // unless it failed.
     unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
     io::Error::last_os_error()
+}
+
+/// Gives a fresh program the signals as the caller had them; only the death of children is always
+/// heard of.
+pub(crate) fn callers_signals() {
+    if !super::start::pipe_signal_was_ignored() {
+        // SAFETY: installs the default action, no handler.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    }
+    hear_of_children();
+    let mut set = nix::sys::signal::SigSet::empty();
+    set.add(nix::sys::signal::Signal::SIGCHLD);
+    let _ = set.thread_unblock();
+}
+
+/// Lets children be waited for, whatever the caller did with their signal.
+pub(crate) fn hear_of_children() {
+    // SAFETY: installs the default action, no handler.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
 /// Gives a fresh program the signals it expects: SIGPIPE, which Rust's start-up ignores, acts

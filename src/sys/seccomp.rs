@@ -4,37 +4,34 @@ use std::io;
 
 use super::check;
 
+/// The size of one instruction.
+const INSTRUCTION: usize = size_of::<libc::sock_filter>();
+const _: () = assert!(INSTRUCTION == 8);
+
 /// Installs a compiled filter on this process. `no_new_privs` must be set before.
+///
+/// By the older call: a filter loaded before may know only that one. Nothing is allocated either,
+/// for the same reason.
 pub(crate) fn load(program: &[u8]) -> io::Result<()> {
-    let (instructions, rest) = program.as_chunks::<8>();
-    let length = u16::try_from(instructions.len())
-        .ok()
-        .filter(|n| (1..=4096).contains(n));
-    let (Some(len), true) = (length, rest.is_empty()) else {
+    let whole = program.len() % INSTRUCTION == 0;
+    let length = u16::try_from(program.len() / INSTRUCTION);
+    let (Ok(len), true) = (length, whole) else {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     };
-    let filter: Vec<libc::sock_filter> = instructions
-        .iter()
-        .map(|bytes| libc::sock_filter {
-            code: u16::from_le_bytes([bytes[0], bytes[1]]),
-            jt: bytes[2],
-            jf: bytes[3],
-            k: u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]),
-        })
-        .collect();
     let program = libc::sock_fprog {
         len,
-        filter: filter.as_ptr().cast_mut(),
+        filter: program.as_ptr().cast_mut().cast(),
     };
-    // SAFETY: the program outlives the call, its length is the true one, and the kernel checks
-    // every instruction.
+    // SAFETY: the program outlives the call and its length is the true one; the kernel copies it
+    // byte by byte, so that its alignment does not matter, and checks every instruction.
     let ret = unsafe {
-        libc::syscall(
-            libc::SYS_seccomp,
-            libc::SECCOMP_SET_MODE_FILTER,
-            0,
+        libc::prctl(
+            libc::PR_SET_SECCOMP,
+            libc::SECCOMP_MODE_FILTER as libc::c_ulong,
             &raw const program,
+            0,
+            0,
         )
     };
-    check(ret).map(drop)
+    check(ret.into()).map(drop)
 }

@@ -3,6 +3,13 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+/// The path of the terminal behind standard output; `None` when it is no terminal.
+pub(crate) fn name_of_output() -> Option<std::path::PathBuf> {
+    let output = super::fds::standard(1);
+    nix::unistd::isatty(output).ok().filter(|is| *is)?;
+    nix::unistd::ttyname(output).ok()
+}
+
 /// Rows, columns and pixels of a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size {

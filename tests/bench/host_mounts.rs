@@ -2,8 +2,7 @@
 //! program runs itself again; the host's own table is never touched.
 
 use crate::boxes::{Boxes, Payload};
-use crate::measure::{self, Answer, Table};
-use crate::rounds;
+use crate::measure::{self, Answer, Table, rounds};
 use std::env;
 use std::fs;
 use std::process::Command;

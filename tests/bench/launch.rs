@@ -11,8 +11,7 @@ mod resident;
 mod translate;
 
 use boxes::{Boxes, Payload};
-use measure::{Answer, Table};
-use std::env;
+use measure::{Answer, Table, rounds};
 
 fn main() -> Answer<()> {
     let boxes = Boxes::find()?;
@@ -29,36 +28,13 @@ fn main() -> Answer<()> {
     host_mounts::run(&boxes)
 }
 
-/// How many launches make a row; a part of `BENCH_ROUNDS` where each launch is slow.
-fn rounds(part: usize) -> usize {
-    let all = env::var("BENCH_ROUNDS")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(300);
-    (all / part).max(3)
-}
-
 /// From spawn to exit, all contestants taking turns.
 fn launch(boxes: &Boxes, payload: Payload) -> Answer<()> {
     let mut contestants = vec![boxes.bare(payload)];
     contestants.extend(boxes.all(payload, 1)?);
     let rounds = rounds(1);
     println!("Launch to exit of {payload}, {rounds} rounds in turn, microseconds");
-
-    let results = measure::in_turns(&mut contestants, rounds)?;
-    let base = results.last().map_or(f64::NAN, |result| result.median());
-    let mut table = Table::new(&["", "min", "p25", "median", "p99", "/ base"]);
-    for (contestant, times) in contestants.iter().zip(&results) {
-        table.row([
-            contestant.name.clone(),
-            format!("{:.0}", times.at(0.0)),
-            format!("{:.0}", times.at(0.25)),
-            format!("{:.0}", times.median()),
-            format!("{:.0}", times.at(0.99)),
-            format!("{:.3}", times.median() / base),
-        ]);
-    }
-    println!("{table}");
+    println!("{}", measure::spread(&mut contestants, rounds)?);
     Ok(())
 }
 

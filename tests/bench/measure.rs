@@ -1,5 +1,6 @@
 //! Timing programs in turns, and tables.
 
+use std::env;
 use std::error::Error;
 use std::fmt;
 use std::fs::File;
@@ -9,6 +10,15 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 pub(crate) type Answer<T> = Result<T, Box<dyn Error>>;
+
+/// How many launches make a row; a part of `BENCH_ROUNDS` where each launch is slow.
+pub(crate) fn rounds(part: usize) -> usize {
+    let all = env::var("BENCH_ROUNDS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(300);
+    (all / part).max(3)
+}
 
 /// A command that is measured.
 #[derive(Debug)]
@@ -64,23 +74,23 @@ impl Contestant {
 
 /// Times of one contestant, sorted.
 #[derive(Debug)]
-pub(crate) struct Times(Vec<f64>);
+struct Times(Vec<f64>);
 
 impl Times {
     /// The time below which this part of all launches stayed.
-    pub(crate) fn at(&self, part: f64) -> f64 {
+    fn at(&self, part: f64) -> f64 {
         let last = self.0.len() - 1;
         self.0[(last as f64 * part).round() as usize]
     }
 
-    pub(crate) fn median(&self) -> f64 {
+    fn median(&self) -> f64 {
         self.at(0.5)
     }
 }
 
 /// One launch of each per round, so that whatever else the machine does meets all of them. Who begins
 /// changes from round to round.
-pub(crate) fn in_turns(contestants: &mut [Contestant], rounds: usize) -> Answer<Vec<Times>> {
+fn in_turns(contestants: &mut [Contestant], rounds: usize) -> Answer<Vec<Times>> {
     let count = contestants.len();
     let mut times = vec![Vec::with_capacity(rounds); count];
     for contestant in contestants.iter_mut() {
@@ -105,6 +115,24 @@ pub(crate) fn medians<const N: usize>(
 ) -> Answer<[f64; N]> {
     let times = in_turns(contestants, rounds)?;
     Ok(std::array::from_fn(|who| times[who].median()))
+}
+
+/// How the times of each lie, and its median beside that of the last.
+pub(crate) fn spread(contestants: &mut [Contestant], rounds: usize) -> Answer<Table> {
+    let results = in_turns(contestants, rounds)?;
+    let base = results.last().map_or(f64::NAN, Times::median);
+    let mut table = Table::new(&["", "min", "p25", "median", "p99", "/ base"]);
+    for (contestant, times) in contestants.iter().zip(&results) {
+        table.row([
+            contestant.name.clone(),
+            format!("{:.0}", times.at(0.0)),
+            format!("{:.0}", times.at(0.25)),
+            format!("{:.0}", times.median()),
+            format!("{:.0}", times.at(0.99)),
+            format!("{:.3}", times.median() / base),
+        ]);
+    }
+    Ok(table)
 }
 
 /// Columns as wide as they need to be: the first to the left, the rest to the right.
