@@ -30,7 +30,8 @@ const ARROWS: [(&str, &[&str]); 12] = [
     (
         "cli",
         &[
-            "filter", "plan", "policy", "probe", "report", "sandbox", "session", "terminal",
+            "bwrap", "filter", "plan", "policy", "probe", "report", "sandbox", "session",
+            "terminal",
         ],
     ),
 ];

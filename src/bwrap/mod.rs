@@ -2,6 +2,7 @@
 //! messages here. An argument list becomes a plan, and the plan is carried out like any other.
 
 pub mod args;
+mod asked_words;
 mod errors;
 mod extras;
 #[cfg(test)]

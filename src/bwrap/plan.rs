@@ -275,7 +275,7 @@ fn landlock(asked: &Asked, here: &Surroundings, walls: &Walls) -> Landlock {
         }
     };
     // Without anything mounted there, the top is memory of the box's own.
-    let top = asked.steps.iter().any(|step| is_over_the_top(step));
+    let top = asked.steps.iter().any(is_over_the_top);
     let rights = if top { Rights::Read } else { Rights::Write };
     rule(std::path::Path::new("/"), rights);
     for step in &asked.steps {

@@ -117,7 +117,23 @@ fn command() -> Command {
         .subcommand(policy_command::command())
         .subcommand(doctor::command())
         .subcommand(docs::completions_command())
+        .subcommand(bwrap_command())
         .subcommand(docs::man_command())
+}
+
+/// Only for the list of commands: its own words are not ours, and are read by `bwrap`.
+fn bwrap_command() -> Command {
+    Command::new("bwrap")
+        .about("Takes bubblewrap's command line, as when this program is called bwrap")
+        .disable_help_flag(true)
+        .arg(
+            Arg::new("words")
+                .help("bubblewrap's options and the command; `bwrap --help` lists them")
+                .value_name("OPTION... [--] COMMAND [ARG...]")
+                .num_args(0..)
+                .trailing_var_arg(true)
+                .allow_hyphen_values(true),
+        )
 }
 
 /// A switch, spelled the same way everywhere.

@@ -5,15 +5,16 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2, readlink, readlinkat};
-use nix::sys::stat::{FchmodatFlags, FileStat, Mode, fchmod, fchmodat, fstat, stat};
+use nix::fcntl::{AT_FDCWD, OFlag, readlinkat};
+use nix::sys::stat::{FchmodatFlags, Mode, fchmod, fchmodat};
 use nix::unistd::{UnlinkatFlags, symlinkat, unlinkat};
 
 use super::mounts::Site;
 use super::place::{self, Kind};
+use super::sources::{self, Found};
 use super::trouble::{InPart, Trouble};
 use super::{asked_systems, overlay};
 use crate::plan::{AskedMode, AskedStep, BuildStep, Ground, Origin, OverlayWrites, Part};
@@ -40,14 +41,6 @@ pub(super) struct Stage {
     pub(super) covers: usize,
     /// Files and folders made in the store so far.
     made: usize,
-}
-
-#[derive(Debug)]
-enum Found {
-    /// The true name of a source with links in its name.
-    Name(PathBuf),
-    /// The host's root, copied before anything was on top of it.
-    Root(OwnedFd),
 }
 
 impl Stage {
@@ -88,7 +81,7 @@ impl Stage {
 
 /// Looks for every source, then makes the empty root.
 pub(super) fn set_up(site: &mut Site<'_>, terms: &Ground) -> Result<(), Trouble> {
-    let found = look_for_sources(site.steps)?;
+    let found = sources::look_for(site.steps)?;
     let top = at::open_path(Path::new("/"))?;
     if terms.cut_off {
         mount::restrict_tree(top.as_fd(), 0)?;
@@ -149,81 +142,6 @@ fn needs_store(step: &BuildStep) -> bool {
         || matches!(step, AskedStep::Overlay { writes, .. } if *writes == hidden)
 }
 
-/// A missing source is found out before anything is made anywhere. What links lead to and the
-/// host's root itself are had before something is on top of it: `..` would lead there, and a copy
-/// would have it.
-fn look_for_sources(steps: &[BuildStep]) -> Result<Vec<(usize, Found)>, Trouble> {
-    let missing = |path: &Path, error: io::Error| {
-        Trouble::new(Part::Source, error).with(path.as_os_str().as_bytes())
-    };
-    let look = |path: &Path| {
-        let there = stat(path).map(drop).map_err(io::Error::from);
-        there.map_err(|error| missing(path, error))
-    };
-    let top = Path::new("/");
-    let mut found = Vec::new();
-    let mut copy_root = |number| -> Result<(), Trouble> {
-        let tree = mount::copy_tree_of(top).in_part(Part::Mount)?;
-        found.push((number, Found::Root(tree)));
-        Ok(())
-    };
-    let mut names = Vec::new();
-    for (number, step) in steps.iter().enumerate() {
-        match step {
-            BuildStep::Asked(AskedStep::Bind {
-                from: Origin::Path(path),
-                optional,
-                ..
-            }) => match without_links(path) {
-                Ok(None) if path == top => copy_root(number)?,
-                Ok(Some(real)) if real == top => copy_root(number)?,
-                Ok(None) => {}
-                Ok(Some(real)) => names.push((number, Found::Name(real))),
-                Err(error) if *optional && error.raw_os_error() == Some(libc::ENOENT) => {}
-                Err(error) => return Err(missing(path, error)),
-            },
-            BuildStep::Asked(AskedStep::Bind {
-                from: Origin::Descriptor(fd),
-                ..
-            }) => {
-                let link = descriptor_link(*fd);
-                look(&link)?;
-                if readlink(&link).is_ok_and(|path| path == top.as_os_str()) {
-                    copy_root(number)?;
-                }
-            }
-            BuildStep::Asked(AskedStep::Overlay { lower, writes, .. }) => {
-                if let OverlayWrites::To { upper, work } = writes {
-                    look(upper)?;
-                    look(work)?;
-                }
-                lower.iter().try_for_each(|path| look(path))?;
-            }
-            _ => {}
-        }
-    }
-    found.extend(names);
-    Ok(found)
-}
-
-/// The true name of a path that has links in it, or steps upwards, or ends in nothing new.
-fn without_links(path: &Path) -> io::Result<Option<PathBuf>> {
-    let is_plain = |part| matches!(part, Component::Normal(_) | Component::RootDir);
-    let plain = path == Path::new("/") || (path.has_root() && path.components().all(is_plain));
-    let how = OpenHow::new()
-        .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
-        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
-    match openat2(AT_FDCWD, path, how) {
-        Ok(_) if plain => Ok(None),
-        Ok(_) | Err(Errno::ELOOP) => path.canonicalize().map(Some),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn descriptor_link(fd: RawFd) -> PathBuf {
-    PathBuf::from(format!("/proc/self/fd/{fd}"))
-}
-
 pub(super) fn apply(site: &mut Site<'_>, number: usize, step: &AskedStep) -> Result<(), Trouble> {
     let Some(stage) = &mut site.stage else {
         return Err(io::Error::from_raw_os_error(libc::ENOENT).into());
@@ -281,7 +199,7 @@ pub(super) fn apply(site: &mut Site<'_>, number: usize, step: &AskedStep) -> Res
         AskedStep::Chmod { at, mode } => {
             let there = place::open(stage.root()?, at)?;
             let mode = Mode::from_bits_truncate(*mode);
-            let by_descriptor = descriptor_link(there.as_raw_fd());
+            let by_descriptor = sources::descriptor_link(there.as_raw_fd());
             Ok(fchmodat(
                 AT_FDCWD,
                 &by_descriptor,
@@ -333,7 +251,7 @@ fn bind(
     mode: AskedMode,
     optional: bool,
 ) -> Result<(), Trouble> {
-    let tree = match source_tree(from, found) {
+    let tree = match sources::tree_of(from, found) {
         Err(trouble) if optional && trouble.errno() == libc::ENOENT => return Ok(()),
         other => other?,
     };
@@ -353,31 +271,6 @@ fn bind(
         false => Kind::File,
     };
     put(stage, Ok(tree), at, kind, PRIVATE)
-}
-
-/// A detached copy of the source. What a descriptor stands for belongs to the caller's mounts,
-/// so it is found again by its name, and compared.
-fn source_tree(from: &Origin, found: Option<Found>) -> Result<OwnedFd, Trouble> {
-    match (from, found) {
-        (_, Some(Found::Root(tree))) => Ok(tree),
-        (_, Some(Found::Name(path))) => mount::copy_tree_of(&path).in_part(Part::Mount),
-        (Origin::Path(path), None) => mount::copy_tree_of(path).in_part(Part::Mount),
-        (Origin::Descriptor(fd), None) => {
-            let link = descriptor_link(*fd);
-            let meant = stat(&link).in_part(Part::SourceKind)?;
-            let path = PathBuf::from(readlink(&link).in_part(Part::SourceKind)?);
-            let tree = mount::copy_tree_of(&path).in_part(Part::Mount)?;
-            let found = fstat(&tree).in_part(Part::Mount)?;
-            match same(&meant, &found) {
-                true => Ok(tree),
-                false => Err(Trouble::new(Part::Swapped, Errno::ESTALE.into())),
-            }
-        }
-    }
-}
-
-fn same(one: &FileStat, other: &FileStat) -> bool {
-    (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }
 
 fn remount(stage: &Stage, at: &Path) -> Result<(), Trouble> {

@@ -215,10 +215,10 @@ fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
         if is_ours {
             sys::process::forget_arguments();
         }
-        let mut step = plan.build.len() + plan.inside.len() + LATE.len();
-        for what in &plan.ready {
-            ready::apply(what, &mut start, &mut more_filters).map_err(Failure::at(step))?;
-            step += 1;
+        let before = plan.build.len() + plan.inside.len() + LATE.len();
+        for (number, what) in plan.ready.iter().enumerate() {
+            let failed = Failure::at(before + number);
+            ready::apply(what, &mut start, &mut more_filters).map_err(failed)?;
         }
         Ok(())
     })();

@@ -14,6 +14,7 @@ mod place;
 mod program;
 mod ready;
 mod reaper;
+mod sources;
 mod streams;
 mod trouble;
 mod wire;

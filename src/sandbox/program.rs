@@ -17,7 +17,7 @@ use super::wire::{Message, Wire};
 use crate::broker;
 use crate::plan::{Capabilities, Descriptors, FirstProcess, Landlock, Part, Plan, Program};
 use crate::sys;
-use crate::sys::process::exit_now;
+use crate::sys::process::{Words, exit_now};
 
 /// What a program is started with.
 #[derive(Debug)]
@@ -73,10 +73,8 @@ pub(super) fn run(start: &Start<'_>) -> ! {
 struct Ready {
     /// Where the program may be, in the order of trying.
     files: Vec<CString>,
-    argv: Vec<CString>,
-    envp: Vec<CString>,
-    /// The words for a shell that runs a script without a first line; the file comes second.
-    shell: Vec<CString>,
+    argv: Words,
+    envp: Words,
 }
 
 fn get_ready(start: &Start<'_>) -> io::Result<Ready> {
@@ -142,13 +140,10 @@ fn in_the_kernels_words(program: &Program, directory: Option<&Path>) -> io::Resu
         .iter()
         .map(|file| text(file.as_os_str().as_bytes()))
         .collect::<Result<_, _>>()?;
-    let mut shell = vec![c"sh".to_owned(), CString::default()];
-    shell.extend(argv.iter().skip(1).cloned());
     Ok(Ready {
         files,
-        argv,
-        envp,
-        shell,
+        argv: Words::new(argv),
+        envp: Words::new(envp),
     })
 }
 
@@ -197,7 +192,7 @@ fn execute_file(file: &CString, ready: &Ready) -> io::Error {
         return error;
     }
     // A script without a first line: shells run it themselves, so do we.
-    let mut words = ready.shell.clone();
-    words[1].clone_from(file);
-    sys::process::exec(&c"/bin/sh".to_owned(), &words, &ready.envp)
+    let mut words = vec![c"sh".to_owned(), file.clone()];
+    words.extend(ready.argv.texts().iter().skip(1).cloned());
+    sys::process::exec(&c"/bin/sh".to_owned(), &Words::new(words), &ready.envp)
 }

@@ -213,18 +213,32 @@ pub(crate) fn signal(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
     check(ret).map(drop)
 }
 
+/// A list of words as the kernel takes it, made ahead: at the time of use a filter may forbid
+/// what more memory takes.
+#[derive(Debug)]
+pub(crate) struct Words {
+    texts: Vec<CString>,
+    pointers: Vec<*const libc::c_char>,
+}
+
+impl Words {
+    pub(crate) fn new(texts: Vec<CString>) -> Self {
+        let pointers = texts.iter().map(|text| text.as_ptr());
+        let pointers = pointers.chain([std::ptr::null()]).collect();
+        Self { texts, pointers }
+    }
+
+    pub(crate) fn texts(&self) -> &[CString] {
+        &self.texts
+    }
+}
+
 /// Replaces this process by a program; returns only on failure.
-pub(crate) fn exec(path: &CString, argv: &[CString], envp: &[CString]) -> io::Error {
-    let pointers = |list: &[CString]| {
-        list.iter()
-            .map(|s| s.as_ptr())
-            .chain([std::ptr::null()])
-            .collect::<Vec<_>>()
-    };
-    let (argv, envp) = (pointers(argv), pointers(envp));
-    // SAFETY: both lists end with a null pointer and outlive the call, which does not return
-    // unless it failed.
-    unsafe { libc::execve(path.as_ptr(), argv.as_ptr(), envp.as_ptr()) };
+pub(crate) fn exec(path: &CString, argv: &Words, envp: &Words) -> io::Error {
+    let (argv, envp) = (argv.pointers.as_ptr(), envp.pointers.as_ptr());
+    // SAFETY: both lists end with a null pointer, and they and the texts they point to outlive
+    // the call, which does not return unless it failed.
+    unsafe { libc::execve(path.as_ptr(), argv, envp) };
     io::Error::last_os_error()
 }
 

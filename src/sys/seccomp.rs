@@ -13,7 +13,7 @@ const _: () = assert!(INSTRUCTION == 8);
 /// By the older call: a filter loaded before may know only that one. Nothing is allocated either,
 /// for the same reason.
 pub(crate) fn load(program: &[u8]) -> io::Result<()> {
-    let whole = program.len() % INSTRUCTION == 0;
+    let whole = program.len().is_multiple_of(INSTRUCTION);
     let length = u16::try_from(program.len() / INSTRUCTION);
     let (Ok(len), true) = (length, whole) else {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
