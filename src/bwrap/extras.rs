@@ -24,6 +24,7 @@ pub(super) fn walls(asked: &Asked, here: &Surroundings) -> Result<(Walls, Vec<Ve
         fits(&name, &policy, asked)?;
         walls.landlock |= !policy.lock.nesting;
         walls.limits = limits(&policy);
+        walls.timeout = policy.limits.timeout;
         let seccomp = match (policy.lock.seccomp.as_str(), policy.lock.nesting) {
             ("default", true) => "nested",
             (other, _) => other,
@@ -56,8 +57,20 @@ fn profile(name: &OsStr) -> Result<Policy, String> {
     match policy::resolve(&sources) {
         Ok(resolved) => Ok(resolved.policy),
         Err(error) => {
-            let why = crate::report::text(&error).replace('\n', "; ");
-            Err(format!("cannot use --cowork-profile {shown}: {why}"))
+            // The first line says that it is a policy; what follows says why and what to do.
+            let text = crate::report::text(&error);
+            let lines = text.lines().skip(1).map(str::trim);
+            let plain = |line: &'_ str| {
+                let rest = line
+                    .strip_prefix("because: ")
+                    .or(line.strip_prefix("help: "));
+                rest.unwrap_or(line).to_owned()
+            };
+            let why: Vec<_> = lines.map(plain).collect();
+            Err(format!(
+                "cannot use --cowork-profile {shown}: {}",
+                why.join("; ")
+            ))
         }
     }
 }
@@ -71,8 +84,8 @@ fn fits(name: &str, policy: &Policy, asked: &Asked) -> Result<(), String> {
     if policy.net.mode == NetMode::None && !asked.unshare.net {
         return refuse("it has no network; add --unshare-net, or choose another profile");
     }
-    if policy.limits.timeout.is_some() {
-        return refuse("it has a time limit; use timeout(1) around bwrap, or `cowork-linux run`");
+    if policy.limits.timeout.is_some() && !asked.unshare.pid {
+        return refuse("it has a time limit, which takes --unshare-pid to hold for everybody");
     }
     Ok(())
 }

@@ -4,6 +4,10 @@
 use std::io::{self, Write};
 use std::os::fd::RawFd;
 use std::os::unix::fs::MetadataExt;
+use std::time::Instant;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::args::Asked;
 use super::words::{self, Failure};
@@ -11,6 +15,9 @@ use super::{Level, say};
 use crate::plan::Plan;
 use crate::sandbox::{Ended, Message, Running};
 use crate::sys;
+
+/// As timeout(1) has it.
+const TIMED_OUT: u8 = 124;
 
 /// The namespaces whose numbers callers are told, in their order.
 const TOLD: [&str; 6] = ["cgroup", "ipc", "mnt", "net", "pid", "uts"];
@@ -23,7 +30,17 @@ pub(super) fn watch(asked: &Asked, plan: &Plan, mut running: Running) -> u8 {
         return 1;
     }
     let mut is_starting = false;
+    let until = plan.timeout.map(|limit| Instant::now() + limit);
     let code = loop {
+        if until.is_some_and(|until| !is_heard_by(&running, until)) {
+            let _ = running.kill();
+            say(
+                Level::Error,
+                asked.level_prefix,
+                "the time limit of the profile ended it",
+            );
+            return TIMED_OUT;
+        }
         match running.receive() {
             Ok(Some(Message::Starting)) => is_starting = true,
             Ok(Some(Message::Failed {
@@ -68,6 +85,20 @@ pub(super) fn watch(asked: &Asked, plan: &Plan, mut running: Running) -> u8 {
         let _ = write_all(fd, format!("{{ \"exit-code\": {code} }}\n").as_bytes());
     }
     code
+}
+
+/// Waits for word from the box; whether there was any in time.
+fn is_heard_by(running: &Running, until: Instant) -> bool {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        let mut line = [PollFd::new(running.line(), PollFlags::POLLIN)];
+        match poll(&mut line, timeout) {
+            Ok(0) if left.is_zero() => return false,
+            Ok(0) | Err(Errno::EINTR) => {}
+            _ => return true,
+        }
+    }
 }
 
 fn exit_code(status: i32) -> u8 {

@@ -2,6 +2,7 @@
 
 use std::os::fd::RawFd;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::args::{Asked, Limited};
 use crate::plan::{
@@ -33,6 +34,7 @@ pub(crate) struct Walls {
     pub(crate) landlock: bool,
     pub(crate) filters: usize,
     pub(crate) limits: Vec<(Limit, u64)>,
+    pub(crate) timeout: Option<Duration>,
 }
 
 pub(crate) fn plan(asked: &Asked, here: &Surroundings, walls: &Walls) -> Plan {
@@ -77,7 +79,7 @@ pub(crate) fn plan(asked: &Asked, here: &Surroundings, walls: &Walls) -> Plan {
         },
         stdio: [Stdio::Kept; 3],
         terms: terms(asked, namespaces),
-        timeout: None,
+        timeout: walls.timeout,
         notes: Vec::new(),
     }
 }

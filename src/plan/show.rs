@@ -170,7 +170,8 @@ fn seccomp(wall: &Seccomp) -> String {
             )
         }
         Seccomp::Given(0) => "go without seccomp: not asked for".to_owned(),
-        Seccomp::Given(number) => format!("load {number} system call filters of the caller's"),
+        Seccomp::Given(1) => "load one system call filter".to_owned(),
+        Seccomp::Given(number) => format!("load {number} system call filters"),
         Seccomp::Excused(because) => format!("go without seccomp: {because}"),
     }
 }
