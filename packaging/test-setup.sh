@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Gets what the tests run: Debian packages, Claude Code from npm, and (for root) an ordinary user.
+# Gets what the tests run: Debian packages, Claude Code and sandbox-runtime from npm, and (for root) an
+# ordinary user.
 # Quick and without network when all is there.
 #
 # What the tests cannot do without must be there. What only some tests put in a box is wanted: without it
@@ -19,16 +20,17 @@ wanted() {
 }
 
 wanted musl-gcc=musl-tools strace=strace gdb=gdb rg=ripgrep sqlite3=sqlite3 keyctl=keyutils nc=netcat-openbsd sudo=sudo
+wanted socat=socat
 wanted python3-venv python3-pip python3-pytest
 wanted java=default-jre-headless
 wanted chromium=chromium
 wanted node=nodejs npm=npm
 
-# Claude Code, exactly as tests/npm/package-lock.json pins it, hashes included.
-claude_code() {
+# Claude Code and sandbox-runtime, exactly as tests/npm/package-lock.json pins them, hashes included.
+from_npm() {
     local home=.build/npm
     cmp -s tests/npm/package-lock.json "$home/installed.json" && return
-    echo "installing Claude Code for the tests (a quarter of a gigabyte, once)" >&2
+    echo "installing Claude Code and sandbox-runtime for the tests (a quarter of a gigabyte, once)" >&2
     mkdir -p "$home"
     cp tests/npm/package.json tests/npm/package-lock.json "$home/"
     npm ci --prefix "$home" --omit-lockfile-registry-resolved --no-audit --no-fund --loglevel=error >&2 &&
@@ -36,11 +38,12 @@ claude_code() {
         { "$home/node_modules/.bin/claude" --version >/dev/null 2>&1 ||
             node "$home/node_modules/@anthropic-ai/claude-code/install.cjs" >&2; } &&
         "$home/node_modules/.bin/claude" --version >/dev/null &&
+        "$home/node_modules/.bin/srt" --version >/dev/null &&
         cp "$home/package-lock.json" "$home/installed.json"
 }
 
-if command -v npm >/dev/null && ! claude_code; then
-    echo "Claude Code could not be installed from npm." >&2
+if command -v npm >/dev/null && ! from_npm; then
+    echo "Claude Code and sandbox-runtime could not be installed from npm." >&2
     [ "${CI:-}" != true ] || exit 1
 fi
 

@@ -1,7 +1,6 @@
 //! Claude Code itself, against a stand-in for the Messages API on the box's own loopback.
 
-use std::path::PathBuf;
-
+use crate::shop::from_npm;
 use crate::support::{Ran, World, is_root, project};
 
 const TALK: &str = r#"
@@ -13,27 +12,11 @@ export ANTHROPIC_BASE_URL=http://127.0.0.1:$port ANTHROPIC_API_KEY=dummy
 kill $!
 "#;
 
-/// Claude Code as `packaging/test-setup.sh` installs it.
-#[allow(clippy::print_stderr)]
-fn claude() -> Option<PathBuf> {
-    let path = project().join(".build/npm/node_modules/.bin/claude");
-    if path.is_file() {
-        return std::fs::canonicalize(path.parent().unwrap())
-            .ok()
-            .map(|folder| folder.join("claude"));
-    }
-    let required = std::env::var("COWORK_TEST_REQUIRE").unwrap_or_default();
-    assert!(
-        !required.split(',').any(|name| name == "claude"),
-        "Claude Code is missing, and COWORK_TEST_REQUIRE asks for it"
-    );
-    eprintln!("SKIPPED: Claude Code is missing (packaging/test-setup.sh installs it)");
-    None
-}
-
 #[test]
 fn claude_starts_by_its_path_alone() {
-    let Some(claude) = claude() else { return };
+    let Some(claude) = from_npm("claude", "claude") else {
+        return;
+    };
     let world = World::new();
     let program = claude.to_str().unwrap();
     world
@@ -49,7 +32,9 @@ fn claude_starts_by_its_path_alone() {
 
 #[test]
 fn claude_works_with_its_shell_in_the_folder() {
-    let Some(claude) = claude() else { return };
+    let Some(claude) = from_npm("claude", "claude") else {
+        return;
+    };
     let world = World::new();
     let modules = claude.ancestors().nth(2).unwrap().display();
     let policy = world.write(

@@ -4,24 +4,39 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{Ran, World};
+use crate::support::{Ran, World, project};
 
 /// Where a program is found without a box.
 pub(crate) const SEARCH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Whether the host has these programs. A feature listed in `COWORK_TEST_REQUIRE` has to be
 /// there; without it the test that asks is skipped, and says so.
-#[allow(clippy::print_stderr)]
 pub(crate) fn has(feature: &str, programs: &[&str]) -> bool {
     let missing = programs.iter().find(|name| find(name).is_none());
-    let Some(missing) = missing else { return true };
+    if let Some(missing) = missing {
+        excuse(feature, missing);
+    }
+    missing.is_none()
+}
+
+/// A program as `packaging/test-setup.sh` installs it from npm.
+pub(crate) fn from_npm(feature: &str, name: &str) -> Option<PathBuf> {
+    let folder = project().join(".build/npm/node_modules/.bin");
+    if !folder.join(name).is_file() {
+        excuse(feature, name);
+        return None;
+    }
+    Some(std::fs::canonicalize(folder).unwrap().join(name))
+}
+
+#[allow(clippy::print_stderr)]
+fn excuse(feature: &str, missing: &str) {
     let required = std::env::var("COWORK_TEST_REQUIRE").unwrap_or_default();
     assert!(
         !required.split(',').any(|name| name == feature),
         "{missing} is missing, and COWORK_TEST_REQUIRE asks for {feature}"
     );
     eprintln!("SKIPPED: {missing} is missing (packaging/test-setup.sh installs it)");
-    false
 }
 
 pub(crate) fn find(name: &str) -> Option<PathBuf> {
