@@ -6,6 +6,18 @@ use std::os::unix::fs::MetadataExt;
 use support::World;
 
 #[test]
+fn a_signal_without_a_name_ends_a_program_like_any_other() {
+    let world = World::new();
+    world.sh("kill -64 $$").failed_with(192);
+    // Somebody else's end by such a signal does not concern the box.
+    let script = "(kill -40 $BASHPID) & wait; echo still here";
+    world
+        .run(&[], &["bash", "-c", script])
+        .ok()
+        .says("still here");
+}
+
+#[test]
 fn the_program_sees_its_session_and_nothing_else() {
     let world = World::new();
     let ran = world.sh("pwd; id -u; ls / ; ls /sessions/*/mnt").ok();

@@ -132,6 +132,10 @@ fn of_bind(from: &Origin, at: &Path, failure: &Failure<'_>) -> Said {
     match failure.part {
         Part::SourceKind => plain(format!("Can't get type of source {}", source.display())),
         Part::File => plain(format!("Can't create file at {}", at.display())),
+        Part::Swapped if failure.errno == libc::EBADF => match from {
+            Origin::Descriptor(fd) => plain(format!("Can't stat fd {fd}")),
+            Origin::Path(_) => alone("Race condition binding dirfd"),
+        },
         Part::Swapped => alone("Race condition binding dirfd"),
         _ => {
             let real = source.canonicalize().unwrap_or(source);

@@ -95,7 +95,8 @@ fn print(text: &[u8]) -> ExitCode {
 
 /// From the words to the exit code; the error is whether messages have a prefix, and the message.
 fn run(called: &OsStr, args: &[OsString]) -> Result<u8, (bool, String)> {
-    let start = surroundings::start().map_err(|text| (false, text))?;
+    let start = surroundings::keep_streams_closed().and_then(|()| surroundings::start());
+    let start = start.map_err(|text| (false, text))?;
     let mut warnings = Vec::new();
     let asked = args::parse(args, &start, &mut Given, &mut warnings);
     for Warning { text, prefix } in &warnings {

@@ -50,7 +50,9 @@ fn said(what: &str) -> impl Fn(io::Error) -> String {
 /// A descriptor that was named and is not open must stay so: were its number given to a file of
 /// ours, that file would be taken for the caller's.
 pub(super) fn keep_places_of(numbers: &[RawFd], asked: &Asked) -> Result<(), String> {
-    for number in numbers.iter().filter(|number| !sys::fds::is_open(**number)) {
+    let is_closed =
+        |number: RawFd| !sys::fds::is_open(number) || sys::start::stream_was_closed(number);
+    for number in numbers.iter().filter(|number| is_closed(**number)) {
         let is_source = asked.steps.iter().any(|step| {
             matches!(step, AskedStep::Bind { from: Origin::Descriptor(fd), .. } if fd == number)
         });
@@ -60,9 +62,18 @@ pub(super) fn keep_places_of(numbers: &[RawFd], asked: &Asked) -> Result<(), Str
                 "Can't find source path /proc/self/fd/{number}: {reason}"
             ));
         }
-        sys::fds::occupy(*number).map_err(said("Can't open /"))?;
+        sys::fds::occupy(*number).map_err(said("Can't open /dev/null"))?;
     }
     Ok(())
+}
+
+/// Standard streams that the caller left closed are closed for the program; until then nothing of
+/// ours may land there.
+pub(super) fn keep_streams_closed() -> Result<(), String> {
+    let closed = (0..3).filter(|number| sys::start::stream_was_closed(*number));
+    closed
+        .into_iter()
+        .try_for_each(|number| sys::fds::occupy(number).map_err(said("Can't open /dev/null")))
 }
 
 /// Everything else that decides what is done.

@@ -103,7 +103,7 @@ fn of_build(step: &BuildStep, failure: &Failure<'_>) -> Said {
             _ => plain(format!("unable to switch to uid {}", uid.unwrap_or(0))),
         },
         BuildStep::Stage(_) => match failure.part {
-            Part::Source if failure.detail.is_empty() => plain("Can't open /proc"),
+            Part::SourceKind => plain("Can't open /proc"),
             Part::Source => plain(format!("Can't find source path {}", failure.name())),
             Part::Mount => mounting("Failed to mount tmpfs"),
             Part::Folder => plain("Creating newroot failed"),

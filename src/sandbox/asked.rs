@@ -41,6 +41,8 @@ pub(super) struct Stage {
     pub(super) covers: usize,
     /// Files and folders made in the store so far.
     made: usize,
+    /// The caller's descriptors that were used: each is good for one step.
+    spent: Vec<RawFd>,
 }
 
 impl Stage {
@@ -68,6 +70,15 @@ impl Stage {
         self.made
     }
 
+    /// Takes a descriptor of the caller's for one step.
+    fn spend(&mut self, fd: RawFd) -> io::Result<()> {
+        if self.spent.contains(&fd) {
+            return Err(Errno::EBADF.into());
+        }
+        self.spent.push(fd);
+        Ok(())
+    }
+
     pub(super) fn store(&self) -> io::Result<BorrowedFd<'_>> {
         let store = self.store.as_ref().map(AsFd::as_fd);
         store.ok_or_else(|| Errno::ENOENT.into())
@@ -89,11 +100,12 @@ pub(super) fn set_up(site: &mut Site<'_>, terms: &Ground) -> Result<(), Trouble>
     let mut stage = Stage {
         root: None,
         store: None,
-        proc: at::open_path(Path::new("/proc")).in_part(Part::Source)?,
+        proc: at::open_path(Path::new("/proc")).in_part(Part::SourceKind)?,
         terms: terms.clone(),
         found,
         covers: 0,
         made: 0,
+        spent: Vec::new(),
     };
     if site.steps.iter().any(needs_store) {
         let store = memory().in_part(Part::Mount)?;
@@ -187,6 +199,7 @@ pub(super) fn apply(site: &mut Site<'_>, number: usize, step: &AskedStep) -> Res
             let root = stage.root()?;
             place::make_parents(root, at, parents_of(*mode))?;
             let made = place::create(root, at, *mode).in_part(Part::File)?;
+            stage.spend(*from).in_part(Part::Write)?;
             copy(*from, made).in_part(Part::Write)
         }
         AskedStep::Data {
@@ -270,7 +283,11 @@ fn bind(
         true => Kind::Folder,
         false => Kind::File,
     };
-    put(stage, Ok(tree), at, kind, PRIVATE)
+    put(stage, Ok(tree), at, kind, PRIVATE)?;
+    match from {
+        Origin::Descriptor(fd) => stage.spend(*fd).in_part(Part::Swapped),
+        Origin::Path(_) => Ok(()),
+    }
 }
 
 fn remount(stage: &Stage, at: &Path) -> Result<(), Trouble> {
@@ -309,6 +326,8 @@ fn data(
     let made = nix::fcntl::openat(store, name.as_str(), flags, Mode::from_bits_truncate(0o600))
         .in_part(Part::Temporary)?;
     fchmod(&made, Mode::from_bits_truncate(mode)).in_part(Part::Mode)?;
+    stage.spend(from).in_part(Part::Write)?;
+    let store = stage.store().in_part(Part::Temporary)?;
     copy(from, made).in_part(Part::Write)?;
     let tree = mount::copy_mount(store, Path::new(&name)).in_part(Part::Mount)?;
     let read_only = if read_only { ATTR_READ_ONLY } else { 0 };

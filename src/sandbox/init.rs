@@ -9,7 +9,6 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use super::program::{self, Start};
@@ -203,17 +202,13 @@ fn watch_children() -> io::Result<SignalFd> {
 /// Collects whoever ended; the wait status when it was the program itself.
 fn reap(main: Pid, wire: &Wire) -> io::Result<Option<i32>> {
     loop {
-        match waitpid(None, Some(WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED)) {
-            Ok(WaitStatus::Exited(pid, code)) if pid == main => return Ok(Some(code << 8)),
-            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == main => {
-                return Ok(Some(signal as i32));
+        match sys::process::wait(-1, libc::WNOHANG | libc::WUNTRACED) {
+            Ok((0, _)) | Err(Errno::ECHILD) => return Ok(None),
+            Ok((pid, status)) if pid == main.as_raw() && libc::WIFSTOPPED(status) => {
+                let signal = libc::WSTOPSIG(status);
+                wire.send(&Message::Stopped { signal })?;
             }
-            Ok(WaitStatus::Stopped(pid, signal)) if pid == main => {
-                wire.send(&Message::Stopped {
-                    signal: signal as i32,
-                })?;
-            }
-            Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return Ok(None),
+            Ok((pid, status)) if pid == main.as_raw() => return Ok(Some(status)),
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
@@ -223,15 +218,12 @@ fn reap(main: Pid, wire: &Wire) -> io::Result<Option<i32>> {
 /// Ends what the program left behind before the launcher hears that it is over.
 fn end_the_rest(reach: Reach) {
     let everyone = Pid::from_raw(-1);
-    while !matches!(
-        waitpid(None, Some(WaitPidFlag::WNOHANG)),
-        Err(Errno::ECHILD)
-    ) {
+    while sys::process::wait(-1, libc::WNOHANG) != Err(Errno::ECHILD) {
         match reach {
             Reach::Box => drop(nix::sys::signal::kill(everyone, Signal::SIGKILL)),
             Reach::Host => orphans::kill_children(),
         }
-        let _ = waitpid(None, None);
+        let _ = sys::process::wait(-1, 0);
     }
 }
 

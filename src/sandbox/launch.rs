@@ -142,12 +142,15 @@ impl Running {
 
     /// How the first process ended, when it has; waits for it.
     pub fn wait(&mut self) -> io::Result<Ended> {
-        use nix::sys::wait::{WaitStatus, waitpid};
         self.ended = true;
         loop {
-            match waitpid(self.pid, None) {
-                Ok(WaitStatus::Exited(_, code)) => return Ok(Ended::Exited(code)),
-                Ok(WaitStatus::Signaled(_, signal, _)) => return Ok(Ended::Killed(signal as i32)),
+            match process::wait(self.pid.as_raw(), 0) {
+                Ok((_, status)) if libc::WIFEXITED(status) => {
+                    return Ok(Ended::Exited(libc::WEXITSTATUS(status)));
+                }
+                Ok((_, status)) if libc::WIFSIGNALED(status) => {
+                    return Ok(Ended::Killed(libc::WTERMSIG(status)));
+                }
                 Ok(_) | Err(nix::errno::Errno::EINTR) => {}
                 Err(error) => return Err(error.into()),
             }

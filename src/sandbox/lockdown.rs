@@ -52,7 +52,9 @@ pub(super) fn limit_capabilities(set: u64, bounding: bool, changed: bool) -> Res
         }
     }
     if changed {
-        sys::capabilities::set(set)?;
+        // What the caller does not have cannot be kept, and is no reason to keep the rest.
+        let (_, permitted) = sys::capabilities::read()?;
+        sys::capabilities::set(set & permitted)?;
     }
     Ok(sys::process::show_to_others()?)
 }

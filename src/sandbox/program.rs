@@ -192,7 +192,7 @@ fn execute_file(file: &CString, ready: &Ready) -> io::Error {
         return error;
     }
     // A script without a first line: shells run it themselves, so do we.
-    let mut words = vec![c"sh".to_owned(), file.clone()];
+    let mut words = vec![c"/bin/sh".to_owned(), file.clone()];
     words.extend(ready.argv.texts().iter().skip(1).cloned());
     sys::process::exec(&c"/bin/sh".to_owned(), &Words::new(words), &ready.envp)
 }

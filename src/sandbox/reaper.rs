@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::stat::Mode;
-use nix::sys::wait::{WaitStatus, wait};
 use nix::unistd::Pid;
 
 use super::child::{self, bad_news};
@@ -98,9 +97,8 @@ fn not_allowed(error: io::Error) -> io::Result<()> {
 fn collect(program: Pid, locked: &Locked<'_>) -> i32 {
     let mut code = 1;
     loop {
-        let status = match wait() {
-            Ok(WaitStatus::Exited(pid, code)) if pid == program => code << 8,
-            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == program => signal as i32,
+        let status = match sys::process::wait(-1, 0) {
+            Ok((pid, status)) if pid == program.as_raw() => status,
             Ok(_) | Err(Errno::EINTR) => continue,
             Err(_) => return code,
         };

@@ -60,8 +60,10 @@ pub(super) fn look_for(steps: &[BuildStep]) -> Result<Vec<(usize, Found)>, Troub
                 ..
             }) => {
                 let link = descriptor_link(*fd);
-                look(&link)?;
-                if readlink(&link).is_ok_and(|path| path == top.as_os_str()) {
+                // Pipes and what was removed have no name by which they could be found again.
+                let target = readlink(&link).map_err(|error| missing(&link, error.into()))?;
+                stat(target.as_os_str()).map_err(|error| missing(&link, error.into()))?;
+                if target == top.as_os_str() {
                     copy_root(number)?;
                 }
             }

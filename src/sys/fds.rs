@@ -117,11 +117,11 @@ pub(crate) fn close_given(fd: RawFd) {
     drop(take(fd));
 }
 
-/// Puts something behind a number that can be neither read nor written, so that nothing of ours
-/// gets it.
+/// Puts something behind a number that can be neither read nor written and leads nowhere, so that
+/// nothing of ours gets it.
 pub(crate) fn occupy(fd: RawFd) -> io::Result<()> {
     // SAFETY: a constant C string.
-    let place = unsafe { libc::open(c"/".as_ptr(), libc::O_PATH | libc::O_CLOEXEC) };
+    let place = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_PATH | libc::O_CLOEXEC) };
     check(place.into())?;
     if place == fd {
         return Ok(());

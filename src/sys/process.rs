@@ -115,6 +115,15 @@ pub(crate) fn fork(_proof: &SingleThreaded) -> io::Result<Option<libc::pid_t>> {
     Ok((pid != 0).then_some(pid))
 }
 
+/// Waits for a child, or for any with -1: its number and how it ended, as the kernel has it. Some
+/// signals have no name, so that nothing that takes them by name is used here.
+pub(crate) fn wait(pid: libc::pid_t, flags: libc::c_int) -> Result<(libc::pid_t, i32), nix::Error> {
+    let mut status = 0;
+    // SAFETY: the status is an integer that outlives the call.
+    let ret = unsafe { libc::waitpid(pid, &raw mut status, flags) };
+    nix::Error::result(ret).map(|pid| (pid, status))
+}
+
 /// Enters the namespace of this kind that a descriptor of the caller's stands for.
 pub(crate) fn join_namespace(fd: std::os::fd::RawFd, kind: libc::c_int) -> io::Result<()> {
     // SAFETY: takes integers; a wrong descriptor is an error.
