@@ -142,6 +142,8 @@ fn carry_out(asked: &Asked) -> Result<u8, String> {
     if asked.die_with_parent {
         surroundings::die_with_caller()?;
     }
+    sys::process::no_new_privileges()
+        .map_err(|error| format!("prctl(PR_SET_NO_NEW_PRIVS) failed: {error}"))?;
     let running = sandbox::launch(&plan, &filters, None)
         .map_err(|error| words::not_launched(&error, plan.namespaces.user))?;
     Ok(monitor::watch(asked, &plan, running))

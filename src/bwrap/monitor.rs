@@ -132,10 +132,11 @@ fn begin(asked: &Asked, plan: &Plan, running: &Running) -> Result<(), String> {
         }
         _ => {}
     }
-    sys::process::show_to_others().map_err(failed("can't set dumpable"))?;
+    sys::process::hide_from_others().map_err(failed("can't set dumpable"))?;
+    sys::process::forget_arguments();
     if asked.die_with_parent {
         // A change of privileges forgets the wish.
-        sys::process::die_with_parent().map_err(failed("prctl"))?;
+        super::surroundings::die_with_caller()?;
     }
     let pid = running.pid();
     let write =

@@ -126,7 +126,7 @@ fn directory(asked: &Asked) -> Option<PathBuf> {
 
 /// Ends with the caller, also with one that ended a moment ago.
 pub(super) fn die_with_caller() -> Result<(), String> {
-    let caller = nix::unistd::getppid();
+    let caller = sys::start::first_parent();
     sys::process::die_with_parent().map_err(said("prctl"))?;
     match nix::unistd::getppid() == caller {
         true => Ok(()),

@@ -29,6 +29,12 @@ pub(super) enum Kind {
 const FOLDER_MODE: u32 = 0o755;
 const FILE_MODE: u32 = 0o444;
 
+/// How a place for a mount is made.
+const STUB: OFlag = OFlag::O_WRONLY
+    .union(OFlag::O_CREAT)
+    .union(OFlag::O_NOCTTY)
+    .union(OFlag::O_NONBLOCK);
+
 /// Opens a place for reference only.
 pub(super) fn open(root: BorrowedFd<'_>, at: &Path) -> io::Result<OwnedFd> {
     open_as(root, at, OFlag::O_PATH, 0)
@@ -125,7 +131,8 @@ pub(super) fn mount_point(
     make_parents(root, at, parent_mode)?;
     match kind {
         Kind::Folder => make_folder(root, at, FOLDER_MODE).in_part(Part::Folder)?,
-        Kind::File => match create(root, at, FILE_MODE) {
+        // Somebody may have put a file there meanwhile, which is to stay as it is.
+        Kind::File => match open_as(root, at, STUB, FILE_MODE) {
             Err(error) if error.raw_os_error() != Some(libc::EEXIST) => {
                 return Err(Trouble::new(Part::File, error));
             }

@@ -92,6 +92,9 @@ fn get_ready(start: &Start<'_>) -> io::Result<Ready> {
     }
     if plan.terms.dies_with_launcher {
         sys::process::die_with_parent()?;
+        if !is_ours && !start.wire.has_other_side() {
+            exit_now(1);
+        }
     }
     start.ends.take_places(start.terminal)?;
     if plan.terms.descriptors == Descriptors::None {

@@ -60,6 +60,17 @@ pub(super) fn main(
         .map(|path| lock(path))
         .collect::<Result<Vec<_>, _>>();
     let locks = locks.unwrap_or_else(|trouble| fail(steps.start, trouble));
+    // Until this process has nothing left, nobody inside may look at it.
+    let alone = sys::process::hide_from_others();
+    if let Err(error) = alone {
+        fail(steps.capabilities, error.into());
+    }
+    sys::process::forget_arguments();
+    if let Descriptors::AllBut(used) = &locked.plan.terms.descriptors {
+        for fd in used.iter().filter(|fd| Some(**fd) != hold) {
+            sys::fds::close_given(*fd);
+        }
+    }
     let program = match sys::process::spawn(proof, &mut || become_program(locked)) {
         Ok(pid) => Pid::from_raw(pid),
         Err(error) => fail(steps.start, Trouble::new(Part::Unshare, error)),
@@ -70,11 +81,19 @@ pub(super) fn main(
     let quiet = sys::fds::close_all_but(keep)
         .and_then(|()| sys::capabilities::set(0).or_else(not_allowed))
         .and_then(|()| match locked.plan.terms.dies_with_launcher {
-            true => sys::process::die_with_parent(),
+            true => sys::process::die_with_parent().map(|()| {
+                if !locked.wire.has_other_side() {
+                    exit_now(1)
+                }
+            }),
             false => Ok(()),
         });
     if let Err(error) = quiet {
         fail(steps.capabilities, error.into());
+    }
+    // Callers that are told its number look at its namespaces.
+    if locked.plan.namespaces.pid && locked.plan.terms.waits {
+        let _ = sys::process::show_to_others();
     }
     for filter in locked.filters.iter().chain(&locked.more_filters) {
         if let Err(error) = sys::seccomp::load(filter) {
