@@ -13,7 +13,7 @@ bubblewrap = $(patsubst ~/%,$(HOME)/%,$(BUBBLEWRAP))
 scripts = .ci/run $(wildcard packaging/*.sh packaging/*/*.sh)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint bench bubblewrap-suite install clean
+.PHONY: help build run test lint bench sessions-test bubblewrap-suite install clean
 
 help: ## this list
 	@echo 'cowork-linux: puts an AI coding agent in a box on Linux'
@@ -41,10 +41,15 @@ lint: ## cargo fmt and clippy, shellcheck where it is installed
 	@if command -v shellcheck >/dev/null; then shellcheck $(scripts); \
 		else echo 'shellcheck is not installed: scripts not checked'; fi
 
-bench: build ## launch time, memory and growth beside bwrap, then called as bwrap; best as an ordinary user
+bench: build ## launch time, memory and growth beside bwrap, then called as bwrap, then exec; best as an ordinary user
 	@packaging/need.sh bwrap=bubblewrap busybox=busybox-static strace=strace
 	@COWORK_BIN='$(CURDIR)/.build/cowork-linux' cargo bench --locked --profile dev --bench launch
 	@COWORK_BIN='$(CURDIR)/.build/cowork-linux' cargo bench --locked --profile dev --bench bwrap
+	@COWORK_BIN='$(CURDIR)/.build/cowork-linux' cargo bench --locked --profile dev --bench exec
+
+sessions-test: build ## 500 sessions beside each other: started, listed, entered, ended, and what they weigh
+	@COWORK_BIN='$(CURDIR)/.build/cowork-linux' COWORK_TEST_SESSIONS=500 \
+		timeout -k 10 10m cargo test --locked --test sessions many_sessions -- --nocapture
 
 bubblewrap-suite: build ## bubblewrap's own tests against our bwrap: BUBBLEWRAP=dir of its source; as root
 	@packaging/bubblewrap-suite.sh '$(bubblewrap)' .build/cowork-linux

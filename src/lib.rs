@@ -14,6 +14,12 @@ pub mod cli;
 /// Seccomp: profiles, their compiler, and the built-in programs.
 #[cfg(target_os = "linux")]
 pub mod filter;
+/// What happened in a session, written so that changes show.
+#[cfg(target_os = "linux")]
+pub mod journal;
+/// What the programs of a session print, kept on disk.
+#[cfg(target_os = "linux")]
+pub mod logs;
 /// What will be done, as data.
 pub mod plan;
 /// What is wanted.

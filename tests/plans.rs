@@ -72,6 +72,7 @@ fn policy() -> Policy {
 fn request() -> Request {
     Request {
         id: SessionId::parse("fixed").unwrap(),
+        detached: None,
         kept: true,
         mounts: vec![Source {
             path: "/home/person/project".into(),

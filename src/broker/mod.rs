@@ -141,6 +141,19 @@ struct Case<'b> {
 }
 
 impl Broker {
+    /// One more door, for a mount that the box has since now.
+    pub fn open(&mut self, door: Door) {
+        self.close(&door.inside.clone());
+        self.doors.push(OpenDoor::new(door));
+        let depth = |door: &OpenDoor| std::cmp::Reverse(door.inside.components().count());
+        self.doors.sort_by_key(depth);
+    }
+
+    /// The mount at this place is gone.
+    pub fn close(&mut self, inside: &std::path::Path) {
+        self.doors.retain(|door| door.inside != inside);
+    }
+
     /// To be called where the box's view is in place: the paths of doors are looked up in it.
     pub fn new(mut doors: Vec<Door>, rules: GuardRules) -> Self {
         doors.sort_by_key(|door| std::cmp::Reverse(door.inside.components().count()));

@@ -59,7 +59,7 @@ pub(super) fn watch(asked: &Asked, plan: &Plan, mut running: Running) -> u8 {
                 say(Level::Error, asked.level_prefix, &text);
                 return 1;
             }
-            Ok(Some(Message::NotExecuted { errno })) => {
+            Ok(Some(Message::NotExecuted { errno, .. })) => {
                 let text = words::not_executed(plan, errno);
                 say(Level::Error, asked.level_prefix, &text);
                 running.has_ended();

@@ -237,6 +237,7 @@ fn terms(asked: &Asked, namespaces: Namespaces) -> Terms {
         dies_with_launcher: asked.die_with_parent,
         waits: told.iter().any(Option::is_some),
         announces: asked.json_status_fd.is_some(),
+        changeable: false,
     }
 }
 

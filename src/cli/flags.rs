@@ -21,6 +21,10 @@ pub(super) struct Flag {
 pub(super) enum Id {
     Mount,
     Name,
+    Detach,
+    Keep,
+    Tty,
+    Interactive,
     Profile,
     Network,
     Env,
@@ -44,11 +48,19 @@ const WALLS: &str = "Its walls";
 const SHOWN: &str = "What is shown";
 
 #[rustfmt::skip]
-const RUN: [Flag; 18] = [
+const RUN: [Flag; 22] = [
     Flag { id: Id::Mount, long: "mount", short: Some('m'), value: Some("SRC[:DST][:MODE]"), group: BOX,
         help: "Share a folder; MODE is rw (default) or ro. Repeat for more" },
     Flag { id: Id::Name, long: "name", short: Some('n'), value: Some("ID"), group: BOX,
         help: "Name the session; its home is kept for the next run of that name" },
+    Flag { id: Id::Detach, long: "detach", short: Some('d'), value: None, group: BOX,
+        help: "Start it in the background, print its id and return" },
+    Flag { id: Id::Keep, long: "keep", short: None, value: None, group: BOX,
+        help: "With -d: the box stays when its program has ended, for `exec`; no command is needed" },
+    Flag { id: Id::Tty, long: "tty", short: None, value: None, group: BOX,
+        help: "With -d: give the program a terminal, for `attach`" },
+    Flag { id: Id::Interactive, long: "interactive", short: Some('i'), value: None, group: BOX,
+        help: "With -d: keep its standard input open, for `attach`" },
     Flag { id: Id::Env, long: "env", short: Some('e'), value: Some("K[=V]"), group: BOX,
         help: "Set a variable, or pass the caller's on" },
     Flag { id: Id::Workdir, long: "workdir", short: Some('w'), value: Some("DIR"), group: BOX,

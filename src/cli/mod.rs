@@ -1,12 +1,18 @@
 //! The words of our own command line: one match, one call per command.
 
+mod changing;
 mod docs;
 mod doctor;
+mod filters;
 mod flags;
+mod listing;
 pub mod policy;
 mod policy_command;
 mod run;
+mod sessions;
 mod shown;
+mod table;
+mod watching;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -64,10 +70,13 @@ fn dispatch(matches: &ArgMatches) -> ExitCode {
         Some(("doctor", matches)) => doctor::doctor(matches),
         Some(("completions", matches)) => docs::completions(matches),
         Some(("man", matches)) => docs::man(matches),
-        _ => {
-            let mut out = std::io::stderr();
-            let _ = write!(out, "{}", command().render_help());
-            ExitCode::from(USAGE)
+        other => {
+            let verb = other.and_then(|(name, matches)| sessions::run(name, matches));
+            verb.unwrap_or_else(|| {
+                let mut out = std::io::stderr();
+                let _ = write!(out, "{}", command().render_help());
+                ExitCode::from(USAGE)
+            })
         }
     }
 }
@@ -116,6 +125,9 @@ fn command() -> Command {
         .subcommand(flags::command())
         .subcommand(policy_command::command())
         .subcommand(doctor::command())
+        .subcommands(sessions::commands())
+        .subcommands(watching::commands())
+        .subcommands(changing::commands())
         .subcommand(docs::completions_command())
         .subcommand(bwrap_command())
         .subcommand(docs::man_command())

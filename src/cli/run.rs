@@ -7,21 +7,21 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::NOT_STARTED;
+use super::filters::{FilterSource, filters};
 use super::flags::{Id, Parsed};
 use super::shown;
-use crate::filter::{self, FilterError};
-use crate::plan::{self, Plan, PlanError, Request, Seccomp, Sentences};
+use crate::plan::{self, Detachment, Plan, PlanError, Request, Sentences};
 use crate::policy::{
     Bytes, Isolation, Layer, MountSpec, NetMode, PathError, Policy, PolicyError, PolicyFile,
     SessionId, Sources,
 };
 use crate::probe::{self, OffLimits, SourceError};
 use crate::report::{self, Help};
-use crate::session::{self, DirectoryError, RunError};
+use crate::session::{self, Detached, DirectoryError, Manner, RunError};
 use crate::terminal::printable;
 
 #[derive(Debug, thiserror::Error)]
-enum Refusal {
+pub(super) enum Refusal {
     #[error(transparent)]
     Policy(#[from] PolicyError),
     #[error(transparent)]
@@ -42,22 +42,12 @@ enum Refusal {
     NoState,
     #[error("cannot look at this system, because /proc is not mounted")]
     NoProc,
+    #[error("cannot go to the background")]
+    Detach(#[source] std::io::Error),
     #[error("cannot print the plan")]
     Show(#[source] std::io::Error),
     #[error("cannot use the system call filter {0}")]
     Filter(String, #[source] FilterSource),
-}
-
-#[derive(Debug, thiserror::Error)]
-enum FilterSource {
-    #[error(transparent)]
-    Read(#[from] std::io::Error),
-    #[error(transparent)]
-    Filter(#[from] FilterError),
-    #[error("there is no built-in one of that name; there are {0}")]
-    Unknown(String),
-    #[error("this processor is not supported")]
-    Processor,
 }
 
 impl Help for Refusal {
@@ -72,6 +62,7 @@ impl Help for Refusal {
             Self::Mount(..) => Some("write --mount SRC[:DST][:ro|rw]".into()),
             Self::Unset(name) => Some(format!("give it a value: --env {name}=VALUE")),
             Self::NoState => Some("set HOME, or XDG_STATE_HOME to a folder of your own".into()),
+            Self::Detach(_) => Some("run it without --detach".into()),
             Self::Show(_) => Some("let standard output lead somewhere that takes it".into()),
             Self::NoProc => Some("mount it: mount -t proc proc /proc".into()),
             Self::Filter(..) => {
@@ -86,6 +77,8 @@ impl Help for Refusal {
 struct Options {
     mounts: Vec<OsString>,
     name: Option<SessionId>,
+    detach: bool,
+    detachment: Detachment,
     profile: Option<String>,
     env: Vec<OsString>,
     workdir: Option<PathBuf>,
@@ -116,7 +109,21 @@ fn read(parsed: Parsed) -> Result<Options, Refusal> {
     for (id, value) in parsed.flags {
         read_flag(&mut options, id, value)?;
     }
-    Ok(options)
+    let alone = [
+        (options.detachment.stays, "keep"),
+        (options.detachment.terminal, "tty"),
+        (options.detachment.input, "interactive"),
+    ];
+    match alone
+        .into_iter()
+        .find(|(given, _)| *given && !options.detach)
+    {
+        Some((_, flag)) => Err(Refusal::Flag {
+            flag,
+            why: "it is for sessions in the background: add --detach".into(),
+        }),
+        None => Ok(options),
+    }
 }
 
 fn read_flag(options: &mut Options, id: Id, value: OsString) -> Result<(), Refusal> {
@@ -131,6 +138,10 @@ fn read_flag(options: &mut Options, id: Id, value: OsString) -> Result<(), Refus
         Id::Env => options.env.push(value),
         Id::Workdir => options.workdir = Some(value.into()),
         Id::Hostname => options.hostname = Some(text("hostname")?),
+        Id::Detach => options.detach = true,
+        Id::Keep => options.detachment.stays = true,
+        Id::Tty => options.detachment.terminal = true,
+        Id::Interactive => options.detachment.input = true,
         Id::Profile => options.profile = Some(text("profile")?),
         Id::Name => {
             let name = text("name")?;
@@ -218,9 +229,25 @@ fn carry_out(options: &Options) -> Result<u8, Refusal> {
             report::say(&format!("note: {}", printable(note)));
         }
     }
-    let filters = filters(&plan)?;
+    let filters = filters(&plan).map_err(|(name, error)| Refusal::Filter(name, error))?;
     tracing::debug!(filters = filters.len(), "launching");
-    let ended = session::run(&plan, &filters)?;
+    let runtime = probe::runtime_directory(&|name: &str| std::env::var_os(name));
+    let mut manner = Manner {
+        runtime: runtime.ok_or(Refusal::NoState)?,
+        detached: None,
+        journals: plan
+            .session
+            .as_ref()
+            .map(|session| session.state_directory().join("journals"))
+            .unwrap_or_default(),
+    };
+    if options.detach {
+        match session::detach().map_err(Refusal::Detach)? {
+            Detached::Caller(code) => return Ok(say_id(&plan, options, code)),
+            Detached::Supervisor(told) => manner.detached = Some(told),
+        }
+    }
+    let ended = session::run(&plan, &filters, manner)?;
     tracing::debug!(outcome = ?ended.outcome, "ended");
     shown::end(&plan, &ended, options.json, options.quiet);
     let code = ended.outcome.exit_code();
@@ -230,6 +257,19 @@ fn carry_out(options: &Options) -> Result<u8, Refusal> {
     } else {
         code.max(1)
     })
+}
+
+/// The supervisor has said what there was to say; this is for scripts.
+fn say_id(plan: &Plan, options: &Options, code: u8) -> u8 {
+    if let (Some(session), 0) = (&plan.session, code) {
+        let id = session.id.as_str();
+        let text = match options.json {
+            true => format!("{}\n", serde_json::json!({ "session": id })),
+            false => format!("{id}\n"),
+        };
+        let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
+    }
+    code
 }
 
 fn plan(options: &Options) -> Result<Plan, Refusal> {
@@ -291,7 +331,8 @@ fn request(
     }
     Ok(Request {
         id,
-        kept,
+        kept: kept || options.detach,
+        detached: options.detach.then_some(options.detachment),
         mounts,
         needed,
         path: needs.path,
@@ -303,7 +344,7 @@ fn request(
 }
 
 /// `K=V`, or `K` to pass the caller's value on.
-fn variable(given: &OsStr) -> Result<(OsString, OsString), Refusal> {
+pub(super) fn variable(given: &OsStr) -> Result<(OsString, OsString), Refusal> {
     let bytes = given.as_bytes();
     let name_of = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
     let (name, value) = match bytes.iter().position(|byte| *byte == b'=') {
@@ -320,44 +361,4 @@ fn variable(given: &OsStr) -> Result<(OsString, OsString), Refusal> {
         });
     }
     Ok((name, value))
-}
-
-/// The compiled filters the plan asks for; built-in ones cost nothing.
-fn filters(plan: &Plan) -> Result<Vec<Vec<u8>>, Refusal> {
-    let (name, and_no_inet) = match &plan.lock.seccomp {
-        Seccomp::Excused(_) | Seccomp::Given(_) => return Ok(Vec::new()),
-        Seccomp::BuiltIn { name, and_no_inet } => (name.clone(), *and_no_inet),
-        Seccomp::Profile { path, and_no_inet } => (path.display().to_string(), *and_no_inet),
-    };
-    let failed = |error: FilterSource| Refusal::Filter(name.clone(), error);
-    let main = match &plan.lock.seccomp {
-        Seccomp::Profile { path, .. } => compiled(path, plan).map_err(failed)?,
-        _ => filter::builtin(&name)
-            .ok_or_else(|| failed(FilterSource::Unknown(filter::builtin_names().join(", "))))?
-            .bytes()
-            .to_vec(),
-    };
-    let more = [
-        (plan.isolation == Isolation::Landlock).then_some("no-host"),
-        and_no_inet.then_some("no-inet"),
-    ];
-    let mut all = vec![main];
-    for name in more.into_iter().flatten() {
-        let unknown = || failed(FilterSource::Unknown(filter::builtin_names().join(", ")));
-        all.push(filter::builtin(name).ok_or_else(unknown)?.bytes().to_vec());
-    }
-    Ok(all)
-}
-
-/// A user's profile; compiled the first time, read from the state directory after that.
-fn compiled(path: &Path, plan: &Plan) -> Result<Vec<u8>, FilterSource> {
-    let text = std::fs::read_to_string(path)?;
-    let arch = filter::Arch::native().ok_or(FilterSource::Processor)?;
-    let session = plan.session.as_ref();
-    let state = session.map_or(Path::new("/nonexistent"), |session| {
-        session.state_directory()
-    });
-    Ok(filter::compiled(&text, arch, &state.join("filters"))?
-        .bytes()
-        .to_vec())
 }

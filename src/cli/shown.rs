@@ -91,7 +91,7 @@ fn lost(number: usize, cause: &io::Error) {
     ));
 }
 
-fn not_executed(program: &str, errno: i32) {
+pub(super) fn not_executed(program: &str, errno: i32) {
     let cause = io::Error::from_raw_os_error(errno).to_string();
     let cause = report::without_number(&cause);
     let help = match errno {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use super::step::{BuildStep, InsideStep, Limit};
 use super::{
-    Facts, Guarding, Identity, Landlock, Namespaces, OwnFolder, Place, Plan, Program, Request,
-    Session, Terms,
+    Detachment, Facts, FirstProcess, Guarding, Identity, Landlock, Namespaces, OwnFolder, Place,
+    Plan, Program, Request, Session, Stdio, Terms,
 };
 use super::{environment, layout, lockdown, places};
 use crate::policy::{InsidePath, Isolation, Layer, NetMode, PathError, Policy};
@@ -80,11 +80,17 @@ pub fn build(policy: &Policy, facts: &Facts, request: &Request) -> Result<Plan, 
     if policy.guard.enabled && !policy.files.read_only_workspace {
         places::no_overlap(request)?;
     }
-    let lock = lockdown::decide(policy, facts, &build)?;
+    let mut lock = lockdown::decide(policy, facts, &build)?;
+    let changeable = namespaces && (request.kept || request.detached.is_some());
+    if changeable {
+        lock.landlock.allow_more_mounts(&session);
+    }
     let cwd = working_directory(request, &places, &session)?;
     let inside = inside_steps(policy, request, &cwd)?;
     let env = environment::variables(policy, facts, request, &session, places.first());
+    let stays = request.detached.is_some_and(|detached| detached.stays);
     let argv = match request.argv.is_empty() {
+        true if stays => Vec::new(),
         true => vec![facts.shell.clone().into_os_string()],
         false => request.argv.clone(),
     };
@@ -94,7 +100,13 @@ pub fn build(policy: &Policy, facts: &Facts, request: &Request) -> Result<Plan, 
         isolation: policy.lock.isolation,
         network: policy.net.mode,
         namespaces: own_namespaces(policy),
-        terms: Terms::of_a_session(identity.from_root),
+        terms: Terms {
+            first: FirstProcess::Keeper { stays },
+            announces: request.detached.is_some(),
+            changeable,
+            waits: identity.from_root || changeable,
+            ..Terms::of_a_session(identity.from_root)
+        },
         identity,
         notes: notes(policy, facts, request, &build, &lock),
         build,
@@ -108,7 +120,7 @@ pub fn build(policy: &Policy, facts: &Facts, request: &Request) -> Result<Plan, 
             cwd,
             umask: facts.umask,
         },
-        stdio: facts.stdio,
+        stdio: request.detached.map_or(facts.stdio, streams_of),
         timeout: policy.limits.timeout,
         session: Some(session),
     })
@@ -135,6 +147,15 @@ fn short_enough(argv: &[OsString], env: &[(OsString, OsString)]) -> Result<(), P
     Ok(())
 }
 
+/// The streams of a program that nobody sits in front of.
+fn streams_of(detached: Detachment) -> [Stdio; 3] {
+    match (detached.terminal, detached.input) {
+        (true, _) => [Stdio::Terminal; 3],
+        (false, true) => [Stdio::Copied; 3],
+        (false, false) => [Stdio::Direct, Stdio::Copied, Stdio::Copied],
+    }
+}
+
 fn own_namespaces(policy: &Policy) -> Namespaces {
     match policy.lock.isolation {
         Isolation::Landlock => Namespaces::NONE,
@@ -150,7 +171,7 @@ fn session(policy: &Policy, facts: &Facts, request: &Request) -> Result<Session,
     let own = facts.state_directory.join("sessions").join(id.as_str());
     // Without namespaces the program sees the host's paths, which must be the session's alone.
     let weak = policy.lock.isolation == Isolation::Landlock;
-    let place = match kept || weak {
+    let place = match kept || weak || request.detached.is_some() {
         true => Place::Own(own.clone()),
         false => Place::Room(facts.state_directory.join("rooms")),
     };

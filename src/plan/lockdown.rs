@@ -6,7 +6,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::build::PlanError;
-use super::{BindMode, BuildStep, Facts, Guarding};
+use super::{BindMode, BuildStep, Facts, Guarding, Session};
 use crate::policy::{InsidePath, Isolation, Layer, NetMode, Policy};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -76,6 +76,19 @@ pub enum Seccomp {
     /// Programs of the caller's making: how many are known beforehand.
     Given(usize),
     Excused(String),
+}
+
+impl Landlock {
+    /// Folders that are shown later lie below this one; what may be done there is up to the mounts,
+    /// because a rule cannot be added to a program that runs.
+    pub(super) fn allow_more_mounts(&mut self, session: &Session) {
+        if let (Self::Enforced { files, .. }, Ok(path)) = (self, session.home.join("mnt"))
+            && !files.is_empty()
+        {
+            let rights = Rights::Write;
+            files.push(LandlockRule { path, rights });
+        }
+    }
 }
 
 impl fmt::Display for Rights {

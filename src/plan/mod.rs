@@ -134,11 +134,22 @@ pub enum Stdio {
     Kept,
 }
 
+/// A session that goes on without its caller.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Detachment {
+    /// The box stays when its program has ended.
+    pub stays: bool,
+    pub terminal: bool,
+    /// Whoever attaches can type.
+    pub input: bool,
+}
+
 /// What is asked for beyond the policy: resolved by looking at the host, before planning.
 #[derive(Debug, Clone)]
 pub struct Request {
     pub id: SessionId,
     pub kept: bool,
+    pub detached: Option<Detachment>,
     pub mounts: Vec<Source>,
     /// What the program on the command line needs and is not in the system's directories.
     pub needed: Vec<Needed>,

@@ -50,8 +50,9 @@ pub struct Joins {
 /// Who the first process of a box is once the box stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub enum FirstProcess {
-    /// Ours: passes signals on, tells how the program is, ends the rest with it.
-    Keeper,
+    /// Ours: passes signals on, starts more programs, tells how they are. Ends the rest with the
+    /// first program, unless it `stays` until it is told.
+    Keeper { stays: bool },
     /// Ours: collects the dead until nobody is left, and holds what it was given to hold.
     Reaper {
         locks: Vec<PathBuf>,
@@ -80,6 +81,8 @@ pub struct Terms {
     pub waits: bool,
     /// The launcher hears when the program is about to run.
     pub announces: bool,
+    /// Folders can be shown and taken away while the box runs.
+    pub changeable: bool,
 }
 
 impl Terms {
@@ -87,11 +90,12 @@ impl Terms {
     pub fn of_a_session(from_root: bool) -> Self {
         Self {
             joins: Joins::default(),
-            first: FirstProcess::Keeper,
+            first: FirstProcess::Keeper { stays: false },
             descriptors: Descriptors::None,
             dies_with_launcher: true,
             waits: from_root,
             announces: false,
+            changeable: false,
         }
     }
 }

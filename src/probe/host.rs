@@ -78,6 +78,21 @@ fn system() -> Vec<SystemEntry> {
     .collect()
 }
 
+/// Where running sessions listen: in the runtime directory of the user's login, else with the
+/// state.
+pub fn runtime_directory(env: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let login = env("XDG_RUNTIME_DIR").map(PathBuf::from);
+    match login.filter(|path| path.is_absolute()) {
+        Some(login) => Some(login.join("cowork-linux")),
+        None => state_directory(env).map(|state| state.join("run")),
+    }
+}
+
+/// How the caller's three streams can be handed over.
+pub fn streams() -> [Stdio; 3] {
+    [0, 1, 2].map(stdio)
+}
+
 /// How a stream can be handed over without handing over more than a stream.
 fn stdio(number: i32) -> Stdio {
     let fd = sys::fds::standard(number);

@@ -6,7 +6,9 @@ mod git;
 mod host;
 mod program;
 mod source;
+mod usage;
 
-pub use host::{facts, state_directory};
+pub use host::{facts, runtime_directory, state_directory, streams};
 pub use program::{ProgramNeeds, needed_by};
 pub use source::{OffLimits, SourceError, look_at, visible, worktree};
+pub use usage::{Usage, usage_of};

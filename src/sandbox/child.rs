@@ -2,14 +2,11 @@
 //! failure as two numbers; the launcher owns the plan and makes the words.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
-use nix::pty::{grantpt, posix_openpt, unlockpt};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::stat::{Mode, umask};
-use nix::sys::termios::{LocalFlags, OutputFlags, SetArg, tcgetattr, tcsetattr};
 
 use super::init::{self, Locked};
 use super::launch::Belongings;
@@ -18,10 +15,9 @@ use super::owners::Prepared;
 use super::streams::BoxEnds;
 use super::trouble::Trouble;
 use super::wire::{Message, Wire};
-use super::{lockdown, owners, ready, reaper};
+use super::{box_terminal, lockdown, owners, ready, reaper};
 use crate::plan::{
     BindMode, BuildStep, Capabilities, Descriptors, FirstProcess, InsideStep, Limit, Part, Plan,
-    Stdio,
 };
 use crate::policy::Isolation;
 use crate::sys;
@@ -118,7 +114,7 @@ pub(super) fn main(proof: &SingleThreaded, orders: Orders<'_>) -> ! {
     }
     match build_and_lock(orders) {
         Ok(locked) => match &locked.plan.terms.first {
-            FirstProcess::Keeper => init::main(proof, locked),
+            FirstProcess::Keeper { stays } => init::main(proof, locked, *stays),
             FirstProcess::Reaper { locks, hold } => reaper::main(proof, &locked, locks, *hold),
             FirstProcess::Program => reaper::become_program(&locked),
         },
@@ -191,13 +187,15 @@ fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
             step += 1;
             result.map_err(Failure::at(step - 1))
         };
-        let is_ours = plan.terms.first == FirstProcess::Keeper;
-        late(own_terminal(plan, &wire, &mut terminal).map_err(Trouble::from))?;
+        let is_ours = matches!(plan.terms.first, FirstProcess::Keeper { .. });
+        late(box_terminal::own_terminal(plan, &wire, &mut terminal).map_err(Trouble::from))?;
         late(give_up_privileges(plan))?;
         // Without namespaces the guarded folders are kept by Landlock alone, and pid 1 has to
         // stay outside of that wall to write for the program.
         late(
             match plan.isolation {
+                // Pid 1 writes for programs, also to folders that no rule knows yet.
+                Isolation::Namespaces if plan.terms.changeable => Ok(()),
                 Isolation::Namespaces => lockdown::landlock(&plan.lock.landlock),
                 Isolation::Landlock => lockdown::signals_stay_inside(&plan.lock.landlock),
             }
@@ -224,7 +222,8 @@ fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
     })();
     match done {
         Ok(()) => {
-            let wall = Some(&plan.lock.landlock).filter(|_| plan.isolation == Isolation::Landlock);
+            let is_outside = plan.isolation == Isolation::Landlock || plan.terms.changeable;
+            let wall = Some(&plan.lock.landlock).filter(|_| is_outside);
             Ok(Locked {
                 plan,
                 filters,
@@ -364,37 +363,4 @@ fn limit(what: Limit, value: u64) -> io::Result<()> {
     let (_, hard) = nix::sys::resource::getrlimit(resource)?;
     let value = value.min(hard);
     Ok(setrlimit(resource, value, value)?)
-}
-
-/// Before the program can look at it: the caller's size, and no second echo or line ending where
-/// the caller's terminal stays as it is.
-fn fit_to_callers(plan: &Plan, master: BorrowedFd<'_>) -> io::Result<()> {
-    let is = |number: usize| plan.stdio[number] == Stdio::Terminal;
-    let callers = (0..3).find(|number| is(*number));
-    if let Some(Ok(size)) = callers.map(|n| sys::tty::size(sys::fds::standard(n as i32))) {
-        sys::tty::set_size(master, size)?;
-    }
-    if !(is(0) && is(1)) {
-        let mut modes = tcgetattr(master)?;
-        modes.local_flags.remove(LocalFlags::ECHO);
-        modes.output_flags.remove(OutputFlags::OPOST);
-        tcsetattr(master, SetArg::TCSANOW, &modes)?;
-    }
-    Ok(())
-}
-
-/// Opens a terminal from the box's own set and hands the other end to the launcher.
-fn own_terminal(plan: &Plan, wire: &Wire, slot: &mut Option<OwnedFd>) -> io::Result<()> {
-    if !plan.stdio.contains(&Stdio::Terminal) {
-        return Ok(());
-    }
-    let master = posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC)?;
-    grantpt(&master)?;
-    unlockpt(&master)?;
-    fit_to_callers(plan, master.as_fd())?;
-    let name = nix::pty::ptsname_r(&master)?;
-    let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-    *slot = Some(nix::fcntl::open(name.as_str(), flags, Mode::empty())?);
-    let master = sys::fds::duplicate(std::os::fd::AsRawFd::as_raw_fd(&master))?;
-    wire.send(&Message::Terminal(master))
 }

@@ -11,10 +11,11 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
-use super::program::{self, Start};
+use super::execs::{self, Execs, Given};
+use super::program;
 use super::streams::BoxEnds;
-use super::wire::{self, Message, Wire};
-use super::{child, lockdown, orphans};
+use super::wire::{Message, Wire};
+use super::{lockdown, orphans};
 use crate::broker::{Broker, Door};
 use crate::plan::{Guarding, Landlock, Plan};
 use crate::policy::Isolation;
@@ -40,10 +41,10 @@ pub(super) struct Locked<'a> {
     pub(super) wall: Option<&'a Landlock>,
 }
 
-/// Never returns: when the program ends, so does the box.
-pub(super) fn main(proof: &SingleThreaded, locked: Locked<'_>) -> ! {
+/// Never returns: when the program ends, so does the box, unless it is to stay.
+pub(super) fn main(proof: &SingleThreaded, locked: Locked<'_>, stays: bool) -> ! {
     let reach = Reach::of(locked.plan);
-    let status = start_and_wait(proof, locked, reach).unwrap_or(125 << 8);
+    let status = start_and_wait(proof, locked, reach, stays).unwrap_or(125 << 8);
     end_the_rest(reach);
     exit_now(status >> 8 & 0xff)
 }
@@ -67,51 +68,53 @@ impl Reach {
     }
 }
 
-fn start_and_wait(proof: &SingleThreaded, locked: Locked<'_>, reach: Reach) -> io::Result<i32> {
-    let Locked {
-        plan,
-        ends,
-        wire,
-        terminal,
-        doors,
-        turns,
-        wall,
-        ..
-    } = locked;
+fn start_and_wait(
+    proof: &SingleThreaded,
+    mut locked: Locked<'_>,
+    reach: Reach,
+    stays: bool,
+) -> io::Result<i32> {
     let children = watch_children()?;
-    if let Some(terminal) = &terminal {
+    if locked.plan.terms.announces {
+        // Its caller goes away; nothing of the caller's is to be held open in here.
+        sys::fds::put_null_at(&[0, 1, 2])?;
+    }
+    if let Some(terminal) = &locked.terminal {
         lead_session(terminal)?;
     }
-    let mut broker = open_doors(plan, doors, turns);
-    let (hear, listen) = match broker {
-        Some(_) => Some(wire::pair()?).unzip(),
-        None => (None, None),
-    };
-    let start = Start {
-        plan,
-        filters: [&[], &[]],
-        directory: None,
-        ends: &ends,
-        terminal: terminal.as_ref(),
-        wire: &wire,
-        listen: listen.as_ref(),
-        wall,
-        steps: child::last_walls(plan),
-    };
-    let main = Pid::from_raw(sys::process::spawn(proof, &mut || program::run(&start))?);
-    drop((ends, listen)); // or readers of the program's output would wait for ever
-    if let (Some(broker), Some(hear)) = (&mut broker, hear)
-        && let Ok(Some(Message::Listener(listener))) = hear.receive()
-    {
-        broker.watch(listener);
+    let doors = std::mem::take(&mut locked.doors);
+    let mut broker = open_doors(locked.plan, doors, locked.turns.take());
+    let ends = std::mem::replace(&mut locked.ends, BoxEnds::of([None, None, None]));
+    let mut main = None;
+    if !locked.plan.program.argv.is_empty() {
+        let ready = program::in_the_kernels_words(&locked.plan.program, None)?;
+        let given = Given {
+            exec: 0,
+            ready: &ready,
+            folder: None,
+            ends: &ends,
+            terminal: locked.terminal.as_ref(),
+        };
+        main = Some(execs::spawn(proof, &locked, &mut broker, &given)?);
     }
-    let status = serve(main, &children, &wire, &mut broker)?;
+    drop(ends); // or readers of the program's output would wait for ever
+    if locked.plan.terms.announces {
+        // After any bad news: the program's process has said it by now.
+        locked.wire.send(&Message::Starting)?;
+    }
+    let mut life = Life {
+        proof,
+        locked: &locked,
+        stays,
+        main,
+        status: 0,
+        execs: Execs::default(),
+        told: 0,
+    };
+    let status = life.serve(&children, &mut broker)?;
     end_the_rest(reach);
-    for refusal in broker.iter().flat_map(|broker| broker.refusals()) {
-        let what = format!("{}\t{}", refusal.rule, refusal.path.display());
-        wire.send(&Message::Refused(what))?;
-    }
-    wire.send(&Message::Ended { status })?;
+    life.tell_refusals(&broker)?;
+    locked.wire.send(&Message::Ended { status })?;
     Ok(status)
 }
 
@@ -130,54 +133,128 @@ fn open_doors(
     Some(Broker::new(doors, GuardRules::new(rules)).take_turns(turns?))
 }
 
-/// Pid 1's life: until the program ends, with the status it ended with.
-fn serve(
-    main: Pid,
-    children: &SignalFd,
-    wire: &Wire,
-    broker: &mut Option<Broker>,
-) -> io::Result<i32> {
-    loop {
-        let mut waiting = vec![
-            PollFd::new(children.as_fd(), PollFlags::POLLIN),
-            PollFd::new(wire.as_fd(), PollFlags::POLLIN),
-        ];
-        let listeners = broker.iter().flat_map(Broker::listeners);
-        waiting.extend(listeners.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
-        match poll(&mut waiting, PollTimeout::NONE) {
-            Err(Errno::EINTR) => continue,
-            other => other?,
-        };
-        let ready = |index: usize| waiting[index].any().unwrap_or(false);
-        let (ended, told) = (ready(0), ready(1));
-        let asked: Vec<(RawFd, bool)> = waiting[2..]
-            .iter()
-            .filter_map(|fd| fd.revents().map(|what| (fd.as_fd().as_raw_fd(), what)))
-            .filter(|(_, what)| !what.is_empty())
-            .map(|(fd, what)| (fd, what.contains(PollFlags::POLLIN)))
-            .collect();
-        drop(waiting);
-        for (listener, readable) in asked {
-            if let Some(broker) = broker {
-                match readable {
-                    true => broker.serve(listener)?,
-                    false => broker.forget(listener),
+/// Pid 1's life: until the program ends, or until it is told.
+struct Life<'a, 'b> {
+    proof: &'a SingleThreaded,
+    locked: &'a Locked<'b>,
+    stays: bool,
+    main: Option<Pid>,
+    /// How the first program ended, when it has.
+    status: i32,
+    execs: Execs,
+    /// How many refusals the launcher has heard of.
+    told: usize,
+}
+
+impl Life<'_, '_> {
+    /// The status that the first program ended with.
+    fn serve(&mut self, children: &SignalFd, broker: &mut Option<Broker>) -> io::Result<i32> {
+        let wire = &self.locked.wire;
+        loop {
+            let mut waiting = vec![
+                PollFd::new(children.as_fd(), PollFlags::POLLIN),
+                PollFd::new(wire.as_fd(), PollFlags::POLLIN),
+            ];
+            let listeners = broker.iter().flat_map(Broker::listeners);
+            waiting.extend(listeners.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
+            match poll(&mut waiting, PollTimeout::NONE) {
+                Err(Errno::EINTR) => continue,
+                other => other?,
+            };
+            let ready = |index: usize| waiting[index].any().unwrap_or(false);
+            let (ended, told) = (ready(0), ready(1));
+            let asked: Vec<(RawFd, bool)> = waiting[2..]
+                .iter()
+                .filter_map(|fd| fd.revents().map(|what| (fd.as_fd().as_raw_fd(), what)))
+                .filter(|(_, what)| !what.is_empty())
+                .map(|(fd, what)| (fd, what.contains(PollFlags::POLLIN)))
+                .collect();
+            drop(waiting);
+            for (listener, readable) in asked {
+                if let Some(broker) = broker {
+                    match readable {
+                        true => broker.serve(listener)?,
+                        false => broker.forget(listener),
+                    }
+                }
+            }
+            if ended {
+                let _ = children.read_signal();
+                if self.reap(broker)? {
+                    return Ok(self.status);
+                }
+            }
+            if told {
+                match wire.receive()? {
+                    Some(Message::Signal { signal }) => {
+                        self.main.inspect(|main| hand_on(*main, signal));
+                    }
+                    Some(Message::ExecSignal { exec, signal }) => {
+                        let pid = self.execs.pid(exec);
+                        pid.inspect(|pid| hand_on(*pid, signal));
+                    }
+                    Some(Message::Exec(errand)) => {
+                        self.execs.start(self.proof, self.locked, broker, errand);
+                    }
+                    Some(Message::Door { inside, writable }) => {
+                        let inside = PathBuf::from(inside);
+                        if let Some(broker) = broker {
+                            broker.open(Door { inside, writable });
+                        }
+                    }
+                    Some(Message::NoDoor { inside }) => {
+                        let inside = PathBuf::from(inside);
+                        broker.iter_mut().for_each(|it| it.close(&inside));
+                    }
+                    Some(Message::Stop) => return Ok(self.status),
+                    Some(_) => {}
+                    None => return Ok(125 << 8), // the launcher is gone: so is everything here
                 }
             }
         }
-        if ended {
-            let _ = children.read_signal();
-            if let Some(status) = reap(main, wire)? {
-                return Ok(status);
+    }
+
+    /// Collects whoever ended; whether that was the program the box is for.
+    fn reap(&mut self, broker: &Option<Broker>) -> io::Result<bool> {
+        let wire = &self.locked.wire;
+        loop {
+            let (pid, status) = match sys::process::wait(-1, libc::WNOHANG | libc::WUNTRACED) {
+                Ok((0, _)) | Err(Errno::ECHILD) => return Ok(false),
+                Ok((pid, status)) => (Pid::from_raw(pid), status),
+                Err(Errno::EINTR) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            if libc::WIFSTOPPED(status) {
+                if Some(pid) == self.main {
+                    let signal = libc::WSTOPSIG(status);
+                    wire.send(&Message::Stopped { signal })?;
+                }
+                continue;
+            }
+            if Some(pid) == self.main {
+                self.main = None;
+                self.status = status;
+                if !self.stays {
+                    return Ok(true);
+                }
+                self.tell_refusals(broker)?;
+                wire.send(&Message::ExecEnded { exec: 0, status })?;
+            } else if let Some(exec) = self.execs.gone(pid) {
+                self.tell_refusals(broker)?;
+                wire.send(&Message::ExecEnded { exec, status })?;
             }
         }
-        if told {
-            match wire.receive()? {
-                Some(Message::Signal { signal }) => hand_on(main, signal),
-                Some(_) => {}
-                None => return Ok(125 << 8), // the launcher is gone: so is everything here
-            }
+    }
+
+    /// Says what was left as it is since the last time.
+    fn tell_refusals(&mut self, broker: &Option<Broker>) -> io::Result<()> {
+        let refusals = broker.iter().flat_map(|broker| broker.refusals());
+        for refusal in refusals.skip(self.told) {
+            let what = format!("{}\t{}", refusal.rule, refusal.path.display());
+            self.locked.wire.send(&Message::Refused(what))?;
+            self.told += 1;
         }
+        Ok(())
     }
 }
 
@@ -197,22 +274,6 @@ fn watch_children() -> io::Result<SignalFd> {
         &set,
         SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK,
     )?)
-}
-
-/// Collects whoever ended; the wait status when it was the program itself.
-fn reap(main: Pid, wire: &Wire) -> io::Result<Option<i32>> {
-    loop {
-        match sys::process::wait(-1, libc::WNOHANG | libc::WUNTRACED) {
-            Ok((0, _)) | Err(Errno::ECHILD) => return Ok(None),
-            Ok((pid, status)) if pid == main.as_raw() && libc::WIFSTOPPED(status) => {
-                let signal = libc::WSTOPSIG(status);
-                wire.send(&Message::Stopped { signal })?;
-            }
-            Ok((pid, status)) if pid == main.as_raw() => return Ok(Some(status)),
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
 }
 
 /// Ends what the program left behind before the launcher hears that it is over.

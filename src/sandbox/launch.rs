@@ -5,102 +5,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 
 use super::child::{self, Orders};
+use super::launch_error::{LaunchError, explain};
+use super::live::{self, Entrance, LiveMount};
 use super::orphans;
 use super::owners::{self, Unprepared};
 use super::streams::{self, CallerEnds};
-use super::wire::{self, Message, Wire};
-use crate::plan::{InsideStep, Joins, Namespaces, Plan};
+use super::wire::{self, Errand, Message, Wire};
+use crate::plan::{Joins, Namespaces, Plan};
 use crate::policy::Isolation;
 use crate::sys::process::{self, Forked, SingleThreaded};
-
-/// Why a box did not come to be. The sentence and the remedy are made here, where the plan is.
-#[derive(Debug, thiserror::Error)]
-pub enum LaunchError {
-    #[error("cannot start with one thread")]
-    Threads(#[source] io::Error),
-    #[error("cannot make the streams of the program")]
-    Streams(#[source] io::Error),
-    #[error("cannot create namespaces")]
-    Clone(#[source] io::Error),
-    #[error("cannot enter the caller's {what} namespace")]
-    Join {
-        what: &'static str,
-        source: io::Error,
-    },
-    #[error("cannot {what}")]
-    Step {
-        what: String,
-        is_bind: bool,
-        is_proc: bool,
-        is_start: bool,
-        source: io::Error,
-    },
-    #[error("cannot learn how the box is doing")]
-    Wire(#[source] io::Error),
-}
-
-impl LaunchError {
-    pub fn help(&self) -> Option<String> {
-        let code = |error: &io::Error| error.raw_os_error().unwrap_or(0);
-        Some(match self {
-            Self::Threads(error) if code(error) == libc::ENOENT => {
-                "/proc is not mounted here; mount it: mount -t proc proc /proc".into()
-            }
-            Self::Clone(error)
-                if matches!(code(error), libc::EPERM | libc::ENOSPC | libc::EACCES) =>
-            {
-                "this host blocks user namespaces; `cowork-linux doctor` names the rule, \
-                 `--isolation landlock` is the weaker way without them"
-                    .into()
-            }
-            Self::Clone(error) if code(error) == libc::ENOSYS => {
-                "clone3 is refused, usually by the container around this shell; \
-                 `--isolation landlock` works without it"
-                    .into()
-            }
-            Self::Step { is_start: true, .. } => {
-                "name a folder in the box, such as /workspace: --workdir DIR".into()
-            }
-            Self::Step { source, .. } if code(source) == libc::ESTALE => {
-                "it was replaced while the box was being built; run the command again".into()
-            }
-            Self::Step {
-                source,
-                is_bind: true,
-                ..
-            } if code(source) == libc::ENOENT => {
-                "it vanished while the box was being built; check --mount".into()
-            }
-            Self::Step {
-                source,
-                is_bind: true,
-                ..
-            } if code(source) == libc::EACCES => {
-                "you may not read it; choose a folder of your own".into()
-            }
-            Self::Step {
-                source,
-                is_bind: true,
-                ..
-            } if code(source) == libc::EINVAL => {
-                "its filesystem cannot map owners; as root, run as an ordinary user instead".into()
-            }
-            Self::Step {
-                source,
-                is_proc: true,
-                ..
-            } if code(source) == libc::EPERM => {
-                "parts of /proc are covered by the container around this shell; start that \
-                 container without masked paths, or use `--isolation landlock`"
-                    .into()
-            }
-            Self::Step { source, .. } if code(source) == libc::ENOSYS => {
-                "this kernel is too old for it; 5.15 is the oldest that works".into()
-            }
-            _ => "`cowork-linux doctor` shows what this host offers".into(),
-        })
-    }
-}
 
 /// A box that has been started: its first process and the line to it. Dropped before it is
 /// known to have ended, it is ended and waited for.
@@ -110,6 +23,8 @@ pub struct Running {
     pid: nix::unistd::Pid,
     pidfd: OwnedFd,
     wire: Wire,
+    /// How to get in later, for a box whose mounts may change.
+    entrance: Option<Entrance>,
     isolation: Isolation,
     /// Children of the launcher that are none of the box's.
     others: Vec<nix::unistd::Pid>,
@@ -155,6 +70,54 @@ impl Running {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// Starts another program in the box.
+    pub fn exec(&self, errand: Errand) -> io::Result<()> {
+        self.wire.send(&Message::Exec(errand))
+    }
+
+    /// Hands a signal to a program that was started later.
+    pub fn signal_exec(&self, exec: u32, signal: i32) -> io::Result<()> {
+        self.wire.send(&Message::ExecSignal { exec, signal })
+    }
+
+    /// Shows another folder in the box.
+    pub fn mount(&self, plan: &Plan, wanted: &LiveMount) -> io::Result<()> {
+        let proof = SingleThreaded::prove()?;
+        let closed = || io::Error::from_raw_os_error(libc::EOPNOTSUPP);
+        let entrance = self.entrance.as_ref().ok_or_else(closed)?;
+        let door = live::attach(&proof, entrance, &plan.identity, wanted)?;
+        match door {
+            Some(writable) => self.wire.send(&Message::Door {
+                inside: wanted.place(),
+                writable,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes a folder away that was shown later.
+    pub fn unmount(&self, plan: &Plan, gone: &LiveMount, force: bool) -> io::Result<()> {
+        let proof = SingleThreaded::prove()?;
+        let closed = || io::Error::from_raw_os_error(libc::EOPNOTSUPP);
+        let entrance = self.entrance.as_ref().ok_or_else(closed)?;
+        live::detach(
+            &proof,
+            entrance,
+            &plan.identity,
+            &gone.below,
+            &gone.name,
+            force,
+        )?;
+        self.wire.send(&Message::NoDoor {
+            inside: gone.place(),
+        })
+    }
+
+    /// Asks a box that stays to end.
+    pub fn stop(&self) -> io::Result<()> {
+        self.wire.send(&Message::Stop)
     }
 
     /// Hands a signal to the program.
@@ -269,13 +232,21 @@ pub fn launch(
         pid: nix::unistd::Pid::from_raw(pid),
         pidfd,
         wire,
+        entrance: None,
         isolation: plan.isolation,
         others,
         streams,
     };
+    let mut running = running;
+    if plan.terms.changeable {
+        let entrance = Entrance::of(pid).map_err(LaunchError::Clone)?;
+        running.entrance = Some(entrance);
+    }
     if plan.identity.from_root {
         owners::write_maps_from_outside(&plan.identity, pid)
             .map_err(|error| explain(plan, 0, error))?;
+    }
+    if plan.identity.from_root || plan.terms.changeable {
         running.wire.send(&Message::Go).map_err(LaunchError::Wire)?;
     }
     Ok(running)
@@ -324,35 +295,4 @@ fn flags(namespaces: Namespaces) -> i32 {
     .into_iter()
     .filter(|(wanted, _)| *wanted)
     .fold(0, |flags, (_, flag)| flags | flag)
-}
-
-/// Turns the number of a failed step back into its sentence.
-pub fn explain(plan: &Plan, step: u32, source: io::Error) -> LaunchError {
-    let at = step as usize;
-    let (what, is_bind, is_proc) = match (plan.build.get(at), at.checked_sub(plan.build.len())) {
-        (Some(step), _) => {
-            let is_proc = matches!(step, crate::plan::BuildStep::Proc { .. });
-            (step.to_string(), step.is_bind(), is_proc)
-        }
-        (None, Some(rest)) => match plan.inside.get(rest) {
-            Some(step) => (step.to_string(), false, false),
-            None => (
-                child::late_step(rest - plan.inside.len()).to_owned(),
-                false,
-                false,
-            ),
-        },
-        (None, None) => ("set up the box".to_owned(), false, false),
-    };
-    let first_inside = plan.build.len();
-    let is_start = at
-        .checked_sub(first_inside)
-        .is_some_and(|rest| matches!(plan.inside.get(rest), Some(InsideStep::WorkingDirectory(_))));
-    LaunchError::Step {
-        what,
-        is_start,
-        is_bind,
-        is_proc,
-        source,
-    }
 }

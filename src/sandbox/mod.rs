@@ -2,9 +2,13 @@
 
 mod asked;
 mod asked_systems;
+mod box_terminal;
 mod child;
+mod execs;
 mod init;
 mod launch;
+mod launch_error;
+mod live;
 mod lockdown;
 mod mounts;
 mod orphans;
@@ -21,7 +25,11 @@ mod wire;
 
 pub(crate) use child::{LATE_STEPS, late_name};
 pub(crate) use launch::Ended;
-pub use launch::{Belongings, LaunchError, Running, explain, launch};
+pub use launch::{Belongings, Running, launch};
+pub use launch_error::{LaunchError, explain};
+pub use live::LiveMount;
 pub(crate) use overlay::escaped;
 pub use streams::CallerEnds;
-pub use wire::Message;
+pub use wire::{Errand, Message};
+
+pub(crate) use execs::{from_bytes, to_bytes};

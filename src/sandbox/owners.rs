@@ -12,7 +12,7 @@ use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
 
 use super::mounts::{open_own, open_seen};
 use super::trouble::{InPart, Trouble};
-use crate::plan::{BindMode, BuildStep, Identity, OwnFolder, Part, Plan};
+use crate::plan::{BindMode, BuildStep, Identity, OwnFolder, Part, Plan, Seen};
 use crate::sys::mount;
 use crate::sys::process::{self, Forked, SingleThreaded};
 
@@ -119,6 +119,22 @@ fn mapped(
     .map_err(Unprepared::Namespace)?;
     mount::map_owners(tree.as_fd(), userns.as_fd()).map_err(at)?;
     Ok(tree)
+}
+
+/// A copy of a tree whose owner is the box's user inside.
+pub(super) fn with_owner_of(
+    proof: &SingleThreaded,
+    identity: &Identity,
+    source: &OwnedFd,
+    seen: &Seen,
+) -> io::Result<OwnedFd> {
+    let owner = (seen.uid, seen.gid);
+    let made = mapped(proof, identity, source, owner, |error| {
+        Unprepared::Step(0, error)
+    });
+    made.map_err(|unprepared| match unprepared {
+        Unprepared::Namespace(error) | Unprepared::Step(_, error) => error,
+    })
 }
 
 /// A user namespace that exists only to carry a map; its one process is gone on return.

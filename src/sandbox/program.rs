@@ -23,10 +23,13 @@ use crate::sys::process::{Words, exit_now};
 #[derive(Debug)]
 pub(super) struct Start<'a> {
     pub(super) plan: &'a Plan,
+    /// The number it goes by; the first program is 0.
+    pub(super) exec: u32,
+    pub(super) ready: &'a Ready,
+    /// Where it starts, when that is not where its parent is.
+    pub(super) folder: Option<&'a Path>,
     /// Filters that this process loads itself, last of all.
     pub(super) filters: [&'a [Vec<u8>]; 2],
-    /// Where it starts, when the program is to be told.
-    pub(super) directory: Option<&'a Path>,
     pub(super) ends: &'a BoxEnds,
     pub(super) terminal: Option<&'a OwnedFd>,
     /// The line to the launcher, for bad news.
@@ -51,37 +54,53 @@ impl Start<'_> {
 
 /// Never returns: becomes the program, or says why not.
 pub(super) fn run(start: &Start<'_>) -> ! {
-    let ready = start.must_stand(start.steps.start, get_ready(start));
+    start.must_stand(start.steps.start, get_ready(start));
+    if let Some(Err(error)) = start.folder.map(nix::unistd::chdir) {
+        not_executed(start, error as i32, true);
+    }
     for filter in start.filters.into_iter().flatten() {
         start.must_stand(start.steps.seccomp, sys::seccomp::load(filter));
     }
-    if start.plan.terms.announces {
+    if start.plan.terms.announces && !matches!(start.plan.terms.first, FirstProcess::Keeper { .. })
+    {
         let _ = start.wire.send(&Message::Starting);
     }
-    let failed = execute(&ready);
-    let errno = failed.raw_os_error().unwrap_or(libc::EIO);
-    let _ = start.wire.send(&Message::NotExecuted { errno });
+    let failed = execute(start.ready);
+    not_executed(start, failed.raw_os_error().unwrap_or(libc::EIO), false)
+}
+
+fn not_executed(start: &Start<'_>, errno: i32, in_folder: bool) -> ! {
+    let _ = start.wire.send(&Message::NotExecuted {
+        exec: start.exec,
+        errno,
+        in_folder,
+    });
     exit_now(match (&start.plan.terms.first, errno) {
-        (FirstProcess::Keeper, libc::ENOENT) => 127,
-        (FirstProcess::Keeper, _) => 126,
+        (FirstProcess::Keeper { .. }, libc::ENOENT) => 127,
+        (FirstProcess::Keeper { .. }, _) => 126,
         _ => 1,
     })
 }
 
-/// The program's words, as the kernel wants them. Made before the last filter: what it forbids
-/// may be needed to get memory.
-struct Ready {
+/// The program's words, as the kernel wants them. Made before the last filter, because what it
+/// forbids may be needed to get memory, and by the parent, whose memory it is.
+#[derive(Debug)]
+pub(super) struct Ready {
     /// Where the program may be, in the order of trying.
     files: Vec<CString>,
     argv: Words,
     envp: Words,
 }
 
-fn get_ready(start: &Start<'_>) -> io::Result<Ready> {
+fn get_ready(start: &Start<'_>) -> io::Result<()> {
     let plan = start.plan;
-    let is_ours = plan.terms.first == FirstProcess::Keeper;
-    let ready = in_the_kernels_words(&plan.program, start.directory)?;
+    let is_ours = matches!(plan.terms.first, FirstProcess::Keeper { .. });
     match start.terminal {
+        // The first program shares pid 1's session, a later one has its own.
+        Some(terminal) if start.exec > 0 => {
+            nix::unistd::setsid()?;
+            sys::fds::make_controlling_terminal(std::os::fd::AsFd::as_fd(terminal))?;
+        }
         Some(terminal) => take_foreground(terminal)?,
         None if is_ours => drop(nix::unistd::setsid()?),
         None => {}
@@ -113,10 +132,14 @@ fn get_ready(start: &Start<'_>) -> io::Result<Ready> {
         let listener = start.must_stand(start.steps.guard, broker::install());
         listen.send(&Message::Listener(listener))?;
     }
-    Ok(ready)
+    Ok(())
 }
 
-fn in_the_kernels_words(program: &Program, directory: Option<&Path>) -> io::Result<Ready> {
+/// `directory` is where it starts, when the program is to be told.
+pub(super) fn in_the_kernels_words(
+    program: &Program,
+    directory: Option<&Path>,
+) -> io::Result<Ready> {
     let text = |bytes: &[u8]| CString::new(bytes).map_err(io::Error::from);
     let name = program.argv.first().map(|word| word.as_os_str());
     let name = name.unwrap_or_default();

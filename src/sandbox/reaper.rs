@@ -26,14 +26,24 @@ pub(super) fn become_program(locked: &Locked<'_>) -> ! {
         Descriptors::None => &[],
     };
     sys::fds::close_on_exec(used);
-    program::run(&start(locked))
+    let words = program::in_the_kernels_words(&locked.plan.program, locked.start.as_deref());
+    match words {
+        Ok(ready) => program::run(&start(locked, &ready)),
+        Err(error) => {
+            let start = child::last_walls(locked.plan).start;
+            let _ = locked.wire.send(&bad_news(start, &error.into()));
+            exit_now(1)
+        }
+    }
 }
 
-fn start<'a>(locked: &'a Locked<'a>) -> Start<'a> {
+fn start<'a>(locked: &'a Locked<'a>, ready: &'a program::Ready) -> Start<'a> {
     Start {
         plan: locked.plan,
+        exec: 0,
+        ready,
+        folder: None,
         filters: [locked.filters, &locked.more_filters],
-        directory: locked.start.as_deref(),
         ends: &locked.ends,
         terminal: None,
         wire: &locked.wire,

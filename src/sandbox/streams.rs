@@ -66,6 +66,10 @@ fn same_file(one: RawFd, other: RawFd) -> bool {
 }
 
 impl BoxEnds {
+    pub(super) fn of(ends: [Option<OwnedFd>; 3]) -> Self {
+        Self(ends)
+    }
+
     pub(crate) fn descriptors(&self) -> impl Iterator<Item = RawFd> {
         self.0.iter().flatten().map(AsRawFd::as_raw_fd)
     }

@@ -23,14 +23,34 @@ pub enum Message {
         /// A name that only the box knows.
         detail: Vec<u8>,
     },
-    /// The program could not be started.
-    NotExecuted { errno: i32 },
+    /// A program could not be started; with `in_folder` because of where it was to start.
+    NotExecuted {
+        exec: u32,
+        errno: i32,
+        in_folder: bool,
+    },
     /// The box's terminal, for the launcher to relay.
     Terminal(OwnedFd),
     /// The program was stopped by this signal.
     Stopped { signal: i32 },
     /// The program ended; the number is what wait(2) gave.
     Ended { status: i32 },
+    /// Start another program; its words and its streams come along.
+    Exec(Errand),
+    /// The terminal of a program that was started later.
+    ExecTerminal { exec: u32, master: OwnedFd },
+    /// A program that was started later has ended.
+    ExecEnded { exec: u32, status: i32 },
+    /// Hand this signal to a program that was started later.
+    ExecSignal { exec: u32, signal: i32 },
+    /// End what runs in the box, and then the box.
+    Stop,
+    /// Copies of mounts.
+    Trees(Vec<OwnedFd>),
+    /// A writable copy of a guarded mount that the box has since now, at this place.
+    Door { inside: String, writable: OwnedFd },
+    /// A guarded mount is gone.
+    NoDoor { inside: String },
     /// A guarded path was left as it is: the rule, a tab, the path.
     Refused(String),
     /// The identity maps are written, or whatever else the box was to wait for.
@@ -45,7 +65,21 @@ pub enum Message {
     Signal { signal: i32 },
 }
 
+/// Another program for a box that stands already.
+#[derive(Debug)]
+pub struct Errand {
+    /// The number it goes by; the first program is 0.
+    pub exec: u32,
+    /// It gets a terminal of its own where it gets no stream.
+    pub terminal: bool,
+    /// A file with its words, as [`super::execs`] has them.
+    pub words: OwnedFd,
+    pub streams: [Option<OwnedFd>; 3],
+}
+
 const LIMIT: usize = 4608;
+/// Words and three streams.
+const MOST_FDS: usize = 4;
 
 #[derive(Debug)]
 pub(crate) struct Wire(OwnedFd);
@@ -65,8 +99,8 @@ impl AsFd for Wire {
 
 impl Wire {
     pub(crate) fn send(&self, message: &Message) -> io::Result<()> {
-        let (kind, first, text, fd): (u32, [i32; 2], &[u8], Option<BorrowedFd<'_>>) = match message
-        {
+        let mut fds = Vec::new();
+        let (kind, first, text): (u32, [i32; 2], &[u8]) = match message {
             Message::Failed {
                 step,
                 part,
@@ -76,18 +110,50 @@ impl Wire {
                 1 | u32::from(*part as u8) << 8,
                 [*step as i32, *errno],
                 detail,
-                None,
             ),
-            Message::NotExecuted { errno } => (2, [*errno, 0], b"", None),
-            Message::Terminal(fd) => (3, [0, 0], b"", Some(fd.as_fd())),
-            Message::Stopped { signal } => (4, [*signal, 0], b"", None),
-            Message::Ended { status } => (5, [*status, 0], b"", None),
-            Message::Refused(text) => (6, [0, 0], text.as_bytes(), None),
-            Message::Go => (7, [0, 0], b"", None),
-            Message::Signal { signal } => (8, [*signal, 0], b"", None),
-            Message::Listener(fd) => (9, [0, 0], b"", Some(fd.as_fd())),
-            Message::Starting => (10, [0, 0], b"", None),
-            Message::Here => (11, [0, 0], b"", None),
+            Message::NotExecuted {
+                exec,
+                errno,
+                in_folder,
+            } => (2 | u32::from(*in_folder) << 8, [*errno, *exec as i32], b""),
+            Message::Terminal(fd) => {
+                fds.push(fd.as_raw_fd());
+                (3, [0, 0], b"")
+            }
+            Message::Stopped { signal } => (4, [*signal, 0], b""),
+            Message::Ended { status } => (5, [*status, 0], b""),
+            Message::Refused(text) => (6, [0, 0], text.as_bytes()),
+            Message::Go => (7, [0, 0], b""),
+            Message::Signal { signal } => (8, [*signal, 0], b""),
+            Message::Listener(fd) => {
+                fds.push(fd.as_raw_fd());
+                (9, [0, 0], b"")
+            }
+            Message::Starting => (10, [0, 0], b""),
+            Message::Here => (11, [0, 0], b""),
+            Message::Exec(errand) => {
+                fds.push(errand.words.as_raw_fd());
+                fds.extend(errand.streams.iter().flatten().map(AsRawFd::as_raw_fd));
+                let there = |number: usize| i32::from(errand.streams[number].is_some()) << number;
+                let streams = there(0) | there(1) | there(2) | i32::from(errand.terminal) << 3;
+                (12, [errand.exec as i32, streams], b"")
+            }
+            Message::ExecTerminal { exec, master } => {
+                fds.push(master.as_raw_fd());
+                (13, [*exec as i32, 0], b"")
+            }
+            Message::ExecEnded { exec, status } => (14, [*exec as i32, *status], b""),
+            Message::ExecSignal { exec, signal } => (15, [*exec as i32, *signal], b""),
+            Message::Stop => (16, [0, 0], b""),
+            Message::Trees(trees) => {
+                fds.extend(trees.iter().map(AsRawFd::as_raw_fd));
+                (17, [0, 0], b"")
+            }
+            Message::Door { inside, writable } => {
+                fds.push(writable.as_raw_fd());
+                (18, [0, 0], inside.as_bytes())
+            }
+            Message::NoDoor { inside } => (19, [0, 0], inside.as_bytes()),
         };
         let mut packet = [0u8; LIMIT];
         packet[..4].copy_from_slice(&kind.to_ne_bytes());
@@ -96,12 +162,11 @@ impl Wire {
         let length = 12 + text.len().min(LIMIT - 12);
         packet[12..length].copy_from_slice(&text[..length - 12]);
         let packet = &packet[..length];
-        let Some(fd) = fd else {
+        if fds.is_empty() {
             // By the simplest call: the caller's filters may allow no other at this point.
             nix::unistd::write(&self.0, packet)?;
             return Ok(());
-        };
-        let fds = [fd.as_raw_fd()];
+        }
         let rights = [ControlMessage::ScmRights(&fds)];
         let (to, parts) = (self.0.as_raw_fd(), [IoSlice::new(packet)]);
         sendmsg::<()>(to, &parts, &rights, MsgFlags::MSG_NOSIGNAL, None)?;
@@ -143,15 +208,18 @@ impl Wire {
     pub(crate) fn receive(&self) -> io::Result<Option<Message>> {
         let mut buffer = [0u8; LIMIT];
         let mut parts = [IoSliceMut::new(&mut buffer)];
-        let mut space = nix::cmsg_space!([std::os::fd::RawFd; 1]);
+        let mut space = nix::cmsg_space!([std::os::fd::RawFd; MOST_FDS]);
         let fd = self.0.as_raw_fd();
         let flags = MsgFlags::MSG_CMSG_CLOEXEC;
         let packet = recvmsg::<()>(fd, &mut parts, Some(&mut space), flags)?;
         let length = packet.bytes;
-        let passed = packet.cmsgs()?.find_map(|control| match control {
-            ControlMessageOwned::ScmRights(fds) => fds.first().copied().map(sys::fds::adopt),
-            _ => None,
-        });
+        let mut passed = Vec::new();
+        for control in packet.cmsgs()? {
+            if let ControlMessageOwned::ScmRights(fds) = control {
+                passed.extend(fds.into_iter().map(sys::fds::adopt));
+            }
+        }
+        let mut passed = passed.into_iter();
         if length == 0 {
             return Ok(None);
         }
@@ -161,24 +229,63 @@ impl Wire {
         };
         let text = || String::from_utf8_lossy(&buffer[12.min(length)..length]).into_owned();
         let [kind, part, ..] = number(0).to_le_bytes();
-        let message = match (kind, passed) {
-            (1, _) => Message::Failed {
+        let odd = || io::Error::from_raw_os_error(libc::EPROTO);
+        let mut fd = || passed.next().ok_or_else(odd);
+        let message = match kind {
+            1 => Message::Failed {
                 step: number(4) as u32,
                 part: Part::numbered(part),
                 errno: number(8),
                 detail: buffer[12.min(length)..length].to_vec(),
             },
-            (2, _) => Message::NotExecuted { errno: number(4) },
-            (3, Some(fd)) => Message::Terminal(fd),
-            (4, _) => Message::Stopped { signal: number(4) },
-            (5, _) => Message::Ended { status: number(4) },
-            (6, _) => Message::Refused(text()),
-            (7, _) => Message::Go,
-            (9, Some(fd)) => Message::Listener(fd),
-            (8, _) => Message::Signal { signal: number(4) },
-            (10, _) => Message::Starting,
-            (11, _) => Message::Here,
-            _ => return Err(io::Error::from_raw_os_error(libc::EPROTO)),
+            2 => Message::NotExecuted {
+                errno: number(4),
+                exec: number(8) as u32,
+                in_folder: part != 0,
+            },
+            3 => Message::Terminal(fd()?),
+            4 => Message::Stopped { signal: number(4) },
+            5 => Message::Ended { status: number(4) },
+            6 => Message::Refused(text()),
+            7 => Message::Go,
+            9 => Message::Listener(fd()?),
+            8 => Message::Signal { signal: number(4) },
+            10 => Message::Starting,
+            11 => Message::Here,
+            12 => {
+                let streams = number(8);
+                let words = fd()?;
+                let mut stream = |bit: i32| match streams & bit {
+                    0 => Ok(None),
+                    _ => fd().map(Some),
+                };
+                Message::Exec(Errand {
+                    exec: number(4) as u32,
+                    terminal: streams & 8 != 0,
+                    words,
+                    streams: [stream(1)?, stream(2)?, stream(4)?],
+                })
+            }
+            13 => Message::ExecTerminal {
+                exec: number(4) as u32,
+                master: fd()?,
+            },
+            14 => Message::ExecEnded {
+                exec: number(4) as u32,
+                status: number(8),
+            },
+            15 => Message::ExecSignal {
+                exec: number(4) as u32,
+                signal: number(8),
+            },
+            16 => Message::Stop,
+            17 => Message::Trees(std::iter::from_fn(|| fd().ok()).collect()),
+            18 => Message::Door {
+                inside: text(),
+                writable: fd()?,
+            },
+            19 => Message::NoDoor { inside: text() },
+            _ => return Err(odd()),
         };
         Ok(Some(message))
     }

@@ -131,6 +131,11 @@ impl Directory {
         self.made.remove();
     }
 
+    /// The directory of sockets; gone again if the box never came to be.
+    pub fn runtime(&mut self, folder: &Path) -> Result<(), DirectoryError> {
+        self.made.folder(folder)
+    }
+
     /// What the brokers of this user's boxes take turns by.
     pub fn turns(&mut self) -> Result<OwnedFd, DirectoryError> {
         let state = self.session.state_directory();

@@ -1,15 +1,40 @@
 //! A box over time: its directory, its life from start to end, what came of it.
 
+mod attach;
+mod backlog;
+mod client;
+mod control;
+mod detach;
+mod diary;
 mod directory;
+mod errands;
+mod error;
+mod forget;
+mod front;
 mod made;
 mod outcome;
+mod outputs;
+mod record;
+mod registry;
 mod remove;
+mod requests;
 mod rooms;
+mod signals;
+mod socket;
 mod supervise;
+mod talk;
 
+pub use attach::Left;
+pub use client::{AskError, Call, Words};
+pub use detach::{Detached, detach};
 pub use directory::{Directory, DirectoryError, fresh_id};
+pub use error::RunError;
+pub use forget::{RemoveError, remove};
 pub use outcome::Outcome;
-pub use supervise::{Ended, RunError, run};
+pub use record::{Process, Record, RecordedMount, now};
+pub use registry::{FindError, Known, Places, State};
+pub use supervise::{Ended, Manner, run};
+pub use talk::{Seen, SeenExec};
 
 /// Opens what the caller left closed of 0, 1 and 2; the first thing a process does.
 pub fn open_standard_streams() -> std::io::Result<()> {

@@ -1,8 +1,8 @@
 //! How a run ended, and the one place where that becomes an exit code.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     Exited(u8),
@@ -18,6 +18,14 @@ impl Outcome {
         match status & 0x7f {
             0 => Self::Exited((status >> 8 & 0xff) as u8),
             signal => Self::Killed(signal),
+        }
+    }
+
+    /// The number wait(2) would give for it.
+    pub(super) fn status(&self) -> i32 {
+        match self {
+            Self::Killed(signal) => *signal,
+            other => i32::from(other.exit_code()) << 8,
         }
     }
 

@@ -1,56 +1,34 @@
 //! The launcher while the box runs: relays the terminal, passes signals on, keeps the time.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, Signal, kill};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signal::Signal;
+use nix::sys::signalfd::SignalFd;
 
-use super::directory::{Directory, DirectoryError};
+use super::control::Control;
+use super::detach;
+use super::diary::Diary;
+use super::directory::Directory;
+use super::error::RunError;
+use super::front::Front;
 use super::outcome::Outcome;
-use crate::plan::{Plan, Stdio};
-use crate::sandbox::{self, Belongings, LaunchError, Message, Running};
-use crate::sys;
-use crate::terminal::{FileCopy, OuterTerminal, Relay};
+use super::outputs::Outputs;
+use super::record::{Record, now};
+use super::signals::watch_signals;
+use super::socket;
+use super::talk::Say;
+use crate::plan::Plan;
+use crate::sandbox::{self, Belongings, LiveMount, Message, Running};
 
 /// Between asking a program to end and ending it.
 const GRACE: Duration = Duration::from_secs(2);
 /// How long output that is already there may take to be shown.
-const LAST_WORDS: Duration = Duration::from_secs(5);
-const PASSED_ON: [Signal; 8] = [
-    Signal::SIGHUP,
-    Signal::SIGINT,
-    Signal::SIGQUIT,
-    Signal::SIGTERM,
-    Signal::SIGUSR1,
-    Signal::SIGUSR2,
-    Signal::SIGTSTP,
-    Signal::SIGCONT,
-];
-
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    #[error(transparent)]
-    Directory(#[from] DirectoryError),
-    #[error(transparent)]
-    Launch(#[from] LaunchError),
-    #[error("cannot watch over the box")]
-    Watch(#[from] io::Error),
-}
-
-impl RunError {
-    pub fn help(&self) -> Option<String> {
-        match self {
-            Self::Directory(error) => error.help(),
-            Self::Launch(error) => error.help(),
-            Self::Watch(_) => Some("run the command again; nothing of it is left".into()),
-        }
-    }
-}
+pub(super) const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// What is left to say when a box is gone.
 #[derive(Debug)]
@@ -63,18 +41,40 @@ pub struct Ended {
     pub outputs: Option<PathBuf>,
 }
 
+/// How a session is led.
+#[derive(Debug)]
+pub struct Manner {
+    /// Where its socket is.
+    pub runtime: PathBuf,
+    /// Set when nobody waits for it: what is told here when the program has started.
+    pub detached: Option<OwnedFd>,
+    /// Where journals are kept.
+    pub journals: PathBuf,
+}
+
 /// Carries a plan out from start to end.
-pub fn run(plan: &Plan, filters: &[Vec<u8>]) -> Result<Ended, RunError> {
+pub fn run(plan: &Plan, filters: &[Vec<u8>], manner: Manner) -> Result<Ended, RunError> {
     let none = || io::Error::other("the plan is not one of a session");
-    let mut directory = Directory::open(plan.session.as_ref().ok_or_else(none)?)?;
-    let ended = live(plan, filters, &mut directory);
+    let session = plan.session.as_ref().ok_or_else(none)?;
+    let mut directory = Directory::open(session)?;
+    let mut last = None;
+    let ended = live(plan, filters, &mut directory, manner, &mut last);
     if ended.is_err() {
         directory.undo();
     }
+    // Whoever waits for the end hears of it when the session's name is free again.
+    drop(directory);
+    drop(last);
     ended
 }
 
-fn live(plan: &Plan, filters: &[Vec<u8>], directory: &mut Directory) -> Result<Ended, RunError> {
+fn live(
+    plan: &Plan,
+    filters: &[Vec<u8>],
+    directory: &mut Directory,
+    mut manner: Manner,
+    last: &mut Option<Control>,
+) -> Result<Ended, RunError> {
     let turns = directory.turns()?;
     directory.seal()?;
     let signals = watch_signals()?;
@@ -83,75 +83,110 @@ fn live(plan: &Plan, filters: &[Vec<u8>], directory: &mut Directory) -> Result<E
         turns,
     };
     let mut running = sandbox::launch(plan, filters, Some(belongings))?;
-    let mut life = Life::begin(plan, &mut running)?;
+    // The box is being built meanwhile.
+    let control = open_control(plan, directory, &manner)?;
+    let outputs = match manner.detached {
+        Some(_) => Some(Outputs::new(directory.path(), &mut running.streams.pipes)?),
+        None => None,
+    };
+    let told = manner.detached.take();
+    let diary = Diary::begin(plan, &manner.journals);
+    let mut life = Life::begin(plan, &mut running, control, outputs, told, diary)?;
+    life.write_record(directory.path())?;
     let outcome = life.live(&running, &signals)?;
-    life.last_words();
+    life.last_words(&outcome);
+    life.diary.end(&outcome, life.has_program);
+    life.record.ended = Some(now());
+    life.record.outcome = Some(outcome.clone());
+    life.write_record(directory.path())?;
     if life.said_ended {
         running.has_ended();
     }
+    *last = life.control.take();
+    last.iter_mut().for_each(Control::leave);
     Ok(Ended {
         outcome,
         refused: life.refused,
-        lost: life.lost,
+        lost: life.front.lost,
         outputs: directory.outputs(),
     })
 }
 
-fn watch_signals() -> io::Result<SignalFd> {
-    let mut set = SigSet::empty();
-    for signal in PASSED_ON.into_iter().chain([Signal::SIGWINCH]) {
-        // Under nohup and the like a signal is ignored on purpose.
-        if !sys::kernel::is_ignored(signal as i32) {
-            set.add(signal);
-        }
+/// A session in front of its caller does without when there is no place for a socket; one that
+/// nobody could ever reach again does not start.
+fn open_control(
+    plan: &Plan,
+    directory: &mut Directory,
+    manner: &Manner,
+) -> Result<Option<Control>, RunError> {
+    let Some(session) = &plan.session else {
+        return Ok(None);
+    };
+    let _ = directory.runtime(&manner.runtime);
+    let opened = socket::directory(&manner.runtime)
+        .and_then(|()| Control::open(&manner.runtime, &session.id));
+    match opened {
+        Ok(control) => Ok(Some(control)),
+        Err(_) if manner.detached.is_none() => Ok(None),
+        Err(source) => Err(RunError::Socket {
+            path: manner.runtime.display().to_string(),
+            source,
+        }),
     }
-    set.thread_block()?;
-    Ok(SignalFd::with_flags(
-        &set,
-        SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK,
-    )?)
+}
+
+/// What a supervisor was woken by.
+#[derive(Debug, Default)]
+struct Woken {
+    told: bool,
+    signalled: bool,
+    /// Who asks something, by place.
+    asked: Vec<bool>,
 }
 
 /// The moving parts of a run.
 #[derive(Debug)]
-struct Life<'a> {
-    plan: &'a Plan,
-    relay: Option<Relay>,
-    outer: Option<OuterTerminal>,
-    /// With the number of the stream that each stands for.
-    copies: Vec<(usize, FileCopy)>,
-    lost: Vec<(usize, io::Error)>,
-    refused: Vec<String>,
-    not_executed: Option<i32>,
+pub(super) struct Life<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) front: Front,
+    pub(super) refused: Vec<String>,
+    /// What was shown after the start.
+    pub(super) mounted: Vec<LiveMount>,
+    pub(super) not_executed: Option<i32>,
     /// When the program is asked to end, and when it is ended.
-    ask_at: Option<Instant>,
-    end_at: Option<Instant>,
-    timed_out: bool,
+    pub(super) ask_at: Option<Instant>,
+    pub(super) end_at: Option<Instant>,
+    pub(super) timed_out: bool,
     /// The signal that woke the launcher is still to be read, and the program has been woken.
-    is_woken: bool,
+    pub(super) is_woken: bool,
     /// Pid 1 has said that nothing runs any more, rather than vanished.
-    said_ended: bool,
+    pub(super) said_ended: bool,
+    pub(super) control: Option<Control>,
+    /// Set when nobody sits in front of the program.
+    pub(super) outputs: Option<Outputs>,
+    /// Where a caller waits to hear that the program has started.
+    pub(super) told: Option<OwnedFd>,
+    pub(super) diary: Diary,
+    pub(super) record: Record,
+    /// The session's own program is running.
+    pub(super) has_program: bool,
+    pub(super) is_stopping: bool,
 }
 
 impl<'a> Life<'a> {
-    fn begin(plan: &'a Plan, running: &mut Running) -> io::Result<Self> {
-        let mut copies = Vec::new();
-        for (number, pipe) in running.streams.pipes.iter_mut().enumerate() {
-            let Some(pipe) = pipe.take() else { continue };
-            let file = sys::fds::duplicate(number as i32)?;
-            let copy = match number {
-                0 => FileCopy::inward(file, pipe)?,
-                _ => FileCopy::outward(pipe, file)?,
-            };
-            copies.push((number, copy));
-        }
+    fn begin(
+        plan: &'a Plan,
+        running: &mut Running,
+        control: Option<Control>,
+        outputs: Option<Outputs>,
+        told: Option<OwnedFd>,
+        diary: Diary,
+    ) -> io::Result<Self> {
         Ok(Self {
             plan,
-            relay: None,
-            outer: None,
-            copies,
-            lost: Vec::new(),
+            front: Front::new(plan.stdio, &mut running.streams.pipes)?,
             refused: Vec::new(),
+            mounted: Vec::new(),
             not_executed: None,
             // A limit beyond the end of time is none.
             ask_at: plan
@@ -161,62 +196,74 @@ impl<'a> Life<'a> {
             timed_out: false,
             is_woken: false,
             said_ended: false,
+            control,
+            record: Record::of(plan, outputs.is_some()),
+            outputs,
+            told,
+            diary,
+            has_program: !plan.program.argv.is_empty(),
+            is_stopping: false,
         })
     }
 
     /// Waits for whatever comes next, until the program has ended.
     fn live(&mut self, running: &Running, signals: &SignalFd) -> Result<Outcome, RunError> {
         loop {
-            let (told, signalled) = self.wait(running, signals)?;
+            let Woken {
+                told,
+                signalled,
+                asked,
+            } = self.wait(running, signals)?;
             self.keep_time(running);
+            if asked.contains(&true) {
+                self.serve(&asked, running)?;
+            }
             if signalled {
                 while let Ok(Some(signal)) = signals.read_signal() {
                     self.pass_on(running, signal.ssi_signo as i32);
                 }
             }
-            self.progress()?;
+            self.front.progress()?;
+            if let Some(outputs) = &mut self.outputs {
+                outputs.progress(&mut self.control);
+            }
             if told && let Some(outcome) = self.hear(running)? {
                 return Ok(outcome);
             }
         }
     }
 
-    fn wait(&mut self, running: &Running, signals: &SignalFd) -> io::Result<(bool, bool)> {
+    fn wait(&mut self, running: &Running, signals: &SignalFd) -> io::Result<Woken> {
         let mut waiting = Vec::with_capacity(8);
         waiting.push(PollFd::new(running.line(), PollFlags::POLLIN));
         waiting.push(PollFd::new(signals.as_fd(), PollFlags::POLLIN));
-        if let Some(relay) = &self.relay {
-            relay.interests(&mut waiting);
+        if let Some(control) = &self.control {
+            control.interests(&mut waiting);
         }
-        for (_, copy) in &self.copies {
-            copy.interests(&mut waiting);
+        let asking = self.control.as_ref().map_or(0, Control::count);
+        let behind_until = self.control.as_ref().and_then(Control::behind_until);
+        self.front.interests(&mut waiting);
+        if let Some(outputs) = &self.outputs {
+            outputs.interests(&mut waiting, behind_until.is_some());
         }
-        let next = [self.ask_at, self.end_at].into_iter().flatten().min();
+        let next = [self.ask_at, self.end_at, behind_until];
+        let next = next.into_iter().flatten().min();
         let timeout = next.map_or(PollTimeout::NONE, |at| {
             let left = at.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
             PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
         });
         match poll(&mut waiting, timeout) {
-            Ok(_) => Ok((
-                waiting[0].any() == Some(true),
-                waiting[1].any() == Some(true),
-            )),
-            Err(Errno::EINTR) => Ok((false, false)),
+            Ok(_) => {
+                let is = |fd: &PollFd<'_>| fd.any() == Some(true);
+                Ok(Woken {
+                    told: is(&waiting[0]),
+                    signalled: is(&waiting[1]),
+                    asked: waiting[2..2 + asking].iter().map(is).collect(),
+                })
+            }
+            Err(Errno::EINTR) => Ok(Woken::default()),
             Err(error) => Err(error.into()),
         }
-    }
-
-    fn progress(&mut self) -> io::Result<()> {
-        if let Some(relay) = &mut self.relay {
-            relay.progress()?;
-        }
-        for (number, copy) in &mut self.copies {
-            // Such as a full disk. The copy has closed its pipe, which tells the program.
-            if let Err(error) = copy.progress() {
-                self.lost.push((*number, error));
-            }
-        }
-        Ok(())
     }
 
     fn hear(&mut self, running: &Running) -> Result<Option<Outcome>, RunError> {
@@ -230,10 +277,43 @@ impl<'a> Life<'a> {
                 let cause = io::Error::from_raw_os_error(errno);
                 return Err(sandbox::explain(self.plan, step, cause).into());
             }
-            Some(Message::NotExecuted { errno }) => self.not_executed = Some(errno),
-            Some(Message::Terminal(master)) => self.take_terminal(master)?,
+            Some(Message::NotExecuted { exec: 0, errno, .. }) => self.not_executed = Some(errno),
+            Some(Message::NotExecuted {
+                exec,
+                errno,
+                in_folder,
+            }) => self.tell(exec, &Say::NotExecuted { errno, in_folder }),
+            Some(Message::ExecTerminal { exec, master }) => {
+                if let Some(control) = &mut self.control {
+                    control.hand_over(exec, master.as_fd());
+                }
+            }
+            Some(Message::ExecEnded { exec: 0, status }) => {
+                self.diary.ended(0, status, self.not_executed);
+                self.has_program = false;
+                self.stop_if_asked(running)?;
+            }
+            Some(Message::ExecEnded { exec, status }) => {
+                self.diary.ended(exec, status, None);
+                self.tell(exec, &Say::Ended { status });
+                self.stop_if_asked(running)?;
+            }
+            Some(Message::Terminal(master)) => match &mut self.outputs {
+                Some(outputs) => outputs.take_terminal(master)?,
+                None => self.front.take_terminal(master)?,
+            },
+            Some(Message::Starting) => {
+                if self.not_executed.is_none()
+                    && let Some(told) = self.told.take()
+                {
+                    detach::say(told, 0);
+                }
+            }
             Some(Message::Stopped { .. }) => self.stop_with_it(running)?,
-            Some(Message::Refused(what)) => self.refused.push(what),
+            Some(Message::Refused(what)) => {
+                self.diary.refused(&what);
+                self.refused.push(what);
+            }
             Some(Message::Ended { status }) => {
                 self.said_ended = true;
                 return Ok(Some(match (self.timed_out, self.not_executed) {
@@ -246,8 +326,13 @@ impl<'a> Life<'a> {
                 Message::Go
                 | Message::Signal { .. }
                 | Message::Listener(_)
-                | Message::Starting
-                | Message::Here,
+                | Message::Here
+                | Message::Exec(_)
+                | Message::ExecSignal { .. }
+                | Message::Trees(_)
+                | Message::Door { .. }
+                | Message::NoDoor { .. }
+                | Message::Stop,
             ) => {}
             // Pid 1 is gone without a word: somebody killed it, and the box with it.
             None if self.timed_out => return Ok(Some(Outcome::TimedOut)),
@@ -256,26 +341,9 @@ impl<'a> Life<'a> {
         Ok(None)
     }
 
-    /// Connects the box's terminal with the caller's.
-    fn take_terminal(&mut self, master: std::os::fd::OwnedFd) -> io::Result<()> {
-        let is = |number: usize| self.plan.stdio[number] == Stdio::Terminal;
-        let output = [1, 2].into_iter().find(|number| is(*number));
-        if is(0) && is(1) {
-            let outer = OuterTerminal::take_and_survive(sys::fds::standard(0))?;
-            self.outer = Some(outer);
-        }
-        let input = is(0).then(|| sys::fds::standard(0));
-        let relay = Relay::new(master, input, output.map(|n| sys::fds::standard(n as i32)))?;
-        relay.resize()?;
-        self.relay = Some(relay);
-        Ok(())
-    }
-
     fn pass_on(&mut self, running: &Running, signal: i32) {
         if signal == Signal::SIGWINCH as i32 {
-            if let Some(relay) = &self.relay {
-                let _ = relay.resize();
-            }
+            self.front.resize();
             return;
         }
         if signal == Signal::SIGCONT as i32 && std::mem::take(&mut self.is_woken) {
@@ -290,27 +358,7 @@ impl<'a> Life<'a> {
 
     /// The program was stopped: the launcher stops too, so that the shell gets its turn.
     fn stop_with_it(&mut self, running: &Running) -> io::Result<()> {
-        let soon = Instant::now() + LAST_WORDS;
-        if let Some(relay) = &mut self.relay {
-            relay.suspend(soon)?;
-        }
-        if let Some(outer) = &mut self.outer {
-            outer.suspend()?;
-        }
-        loop {
-            kill(nix::unistd::getpid(), Signal::SIGSTOP)?;
-            let ours = self
-                .outer
-                .as_mut()
-                .map_or(Ok(true), OuterTerminal::resume)?;
-            if ours {
-                break;
-            }
-        }
-        if let Some(relay) = &mut self.relay {
-            relay.resume()?;
-            relay.resize()?;
-        }
+        self.front.stop_with_it(Instant::now() + LAST_WORDS)?;
         self.is_woken = true;
         running.signal(Signal::SIGCONT as i32)
     }
@@ -320,6 +368,7 @@ impl<'a> Life<'a> {
         if self.ask_at.is_some_and(|at| at <= now) {
             self.ask_at = None;
             self.timed_out = true;
+            self.diary.timed_out(self.plan.timeout);
             self.end_at = Some(now + GRACE);
             let _ = running.signal(Signal::SIGTERM as i32);
         }
@@ -330,16 +379,17 @@ impl<'a> Life<'a> {
     }
 
     /// Shows what the program had said before it ended.
-    fn last_words(&mut self) {
-        let deadline = Instant::now() + LAST_WORDS;
-        if let Some(relay) = &mut self.relay {
-            let _ = relay.drain(deadline);
+    fn last_words(&mut self, outcome: &Outcome) {
+        let soon = Instant::now() + LAST_WORDS;
+        if let Some(outputs) = &mut self.outputs {
+            outputs.last_words(&mut self.control, soon);
         }
-        for (number, copy) in &mut self.copies {
-            if let Err(error) = copy.drain(deadline) {
-                self.lost.push((*number, error));
-            }
+        if let Some(control) = &mut self.control {
+            control.tell_the_end(outcome.status());
         }
-        self.outer = None;
+        if let Some(told) = self.told.take() {
+            detach::say(told, outcome.exit_code());
+        }
+        self.front.last_words(Instant::now() + LAST_WORDS);
     }
 }

@@ -92,6 +92,23 @@ pub(crate) fn adopt(fd: RawFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
+/// A file in memory that nobody has a name for.
+pub(crate) fn memory(name: &std::ffi::CStr) -> io::Result<OwnedFd> {
+    // SAFETY: the name is a C string; the flags are integers.
+    let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
+    check(fd.into())?;
+    Ok(adopt(fd))
+}
+
+/// Puts the null device behind these numbers.
+pub(crate) fn put_null_at(numbers: &[RawFd]) -> io::Result<()> {
+    let flags = nix::fcntl::OFlag::O_RDWR | nix::fcntl::OFlag::O_CLOEXEC;
+    let null = nix::fcntl::open("/dev/null", flags, nix::sys::stat::Mode::empty())?;
+    numbers
+        .iter()
+        .try_for_each(|number| place_at(null.as_raw_fd(), *number))
+}
+
 /// Whether there is something behind a number.
 pub(crate) fn is_open(fd: RawFd) -> bool {
     // SAFETY: takes integers.

@@ -76,6 +76,17 @@ pub(crate) fn freeze_mount(mount: BorrowedFd<'_>) -> io::Result<()> {
     restrict_mount(mount, ATTR_READ_ONLY)
 }
 
+/// Takes attributes away from one mount again.
+pub(crate) fn loosen_mount(mount: BorrowedFd<'_>, attributes: u64) -> io::Result<()> {
+    let attr = MountAttr {
+        set: 0,
+        clear: attributes,
+        propagation: 0,
+        userns: 0,
+    };
+    set_attributes(mount, &attr, 0)
+}
+
 /// Sets attributes on one mount.
 pub(crate) fn restrict_mount(mount: BorrowedFd<'_>, attributes: u64) -> io::Result<()> {
     let attr = MountAttr {

@@ -1,0 +1,83 @@
+//! Changing a session while it runs.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Arg, ArgMatches, Command};
+
+use super::sessions::{Done, Refusal, one, print, session_argument};
+use super::switch;
+use crate::policy::MountSpec;
+use crate::probe::{self, OffLimits};
+use crate::session::{Call, Places};
+
+pub(super) fn commands() -> [Command; 2] {
+    let name = |name: &'static str, of: &'static str| {
+        Arg::new(name)
+            .value_name(of)
+            .required(true)
+            .value_parser(clap::value_parser!(OsString))
+    };
+    [
+        Command::new("mount")
+            .about("Share another folder with a running session")
+            .arg(session_argument())
+            .arg(
+                name("source", "SRC[:NAME][:MODE]").help("As with `run --mount`; MODE is rw or ro"),
+            ),
+        Command::new("unmount")
+            .about("Take away a folder that was shared while it ran")
+            .arg(switch("force", "Also when a program uses it").short('f'))
+            .arg(session_argument())
+            .arg(name("name", "NAME").help("Its name below mnt")),
+    ]
+}
+
+pub(super) fn verb(name: &str) -> Option<fn(&Places, &ArgMatches) -> Done> {
+    match name {
+        "mount" => Some(mount),
+        "unmount" => Some(unmount),
+        _ => None,
+    }
+}
+
+fn mount(places: &Places, matches: &ArgMatches) -> Done {
+    let id = one(places, matches)?;
+    let text = matches
+        .get_one::<OsString>("source")
+        .cloned()
+        .unwrap_or_default();
+    let spec = MountSpec::parse(&text, |path| path.symlink_metadata().is_ok())
+        .map_err(|error| Refusal::Mount(text.to_string_lossy().into_owned(), error))?;
+    let home = std::env::var_os("HOME").map(Into::into);
+    let source = probe::look_at(&spec, &OffLimits::new(&places.state, home))?;
+    let name = match &spec.place {
+        Some(place) => place.as_os_str(),
+        None => source.name.as_os_str(),
+    };
+    let name = name.to_str().filter(|name| !name.contains('/'));
+    let name = name.ok_or_else(|| {
+        let why = "a running session takes mounts below mnt only, by a name without a /".into();
+        Refusal::Flag { flag: "mount", why }
+    })?;
+    let is_folder = source.path.is_dir();
+    Call::to(&places.runtime, &id)?.mount(&source, is_folder, name)?;
+    let place = Path::new("/sessions")
+        .join(id.as_str())
+        .join("mnt")
+        .join(name);
+    print(&format!("{}\n", place.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn unmount(places: &Places, matches: &ArgMatches) -> Done {
+    let id = one(places, matches)?;
+    let name = matches
+        .get_one::<OsString>("name")
+        .cloned()
+        .unwrap_or_default();
+    let name = name.to_string_lossy();
+    Call::to(&places.runtime, &id)?.unmount(&name, matches.get_flag("force"))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,58 @@
+//! The folder of journals: `ID.jsonl` for a session, `ID.TIME.aside` for what was found in its
+//! place and did not verify, `ID.new` while a journal is being cut.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::policy::SessionId;
+
+const JOURNAL: &str = "jsonl";
+const ASIDE: &str = "aside";
+
+/// Where the journal of a session lies.
+pub fn path_of(folder: &Path, id: &SessionId) -> PathBuf {
+    folder.join(format!("{id}.{JOURNAL}"))
+}
+
+/// Where it is written anew.
+pub(super) fn new_path(folder: &Path, id: &SessionId) -> PathBuf {
+    folder.join(format!("{id}.new"))
+}
+
+/// Where something goes that was found in its place at this time.
+pub(super) fn aside_name(id: &SessionId, at: u64) -> String {
+    format!("{id}.{at}.{ASIDE}")
+}
+
+/// Whose journal it is, by its name. An id has no dot.
+pub(super) fn id_of(path: &Path) -> Option<SessionId> {
+    let name = path.file_name()?.to_str()?;
+    SessionId::parse(name.split_once('.')?.0).ok()
+}
+
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) id: SessionId,
+    pub(super) path: PathBuf,
+    pub(super) is_aside: bool,
+}
+
+/// Everything with the name of a journal. A folder that is not there has none.
+pub(super) fn list(folder: &Path) -> io::Result<Vec<Found>> {
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        let Some(id) = id_of(&path) else { continue };
+        let is_aside = path.extension().is_some_and(|ending| ending == ASIDE);
+        if is_aside || path == path_of(folder, &id) {
+            found.push(Found { id, path, is_aside });
+        }
+    }
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(found)
+}

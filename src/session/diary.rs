@@ -1,0 +1,162 @@
+//! What a supervisor writes down while it leads a session. A journal that cannot be written costs
+//! its entries, never the session.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::outcome::Outcome;
+use super::record::{Record, RecordedMount};
+use crate::journal::{BY_USER, Journal, MountNote, RefusalKind, What, words};
+use crate::plan::{Guarding, Landlock, Plan, Seccomp};
+use crate::policy::Isolation;
+
+#[derive(Debug)]
+pub(super) struct Diary {
+    journal: Option<Journal>,
+    by: &'static str,
+}
+
+impl Diary {
+    /// A session that nobody keeps and nobody can ask about later has no journal: what it did is
+    /// said in front of its caller.
+    pub(super) fn begin(plan: &Plan, folder: &Path) -> Self {
+        let session = plan.session.as_ref().filter(|session| session.kept);
+        let journal = session.and_then(|session| Journal::create(folder, &session.id).ok());
+        let mut diary = Self {
+            journal,
+            by: "program",
+        };
+        let record = Record::of(plan, false);
+        let mounts = record.mounts.into_iter().map(|mount| MountNote {
+            source: mount.source,
+            place: mount.place,
+            mode: mount.mode,
+        });
+        diary.write(&What::Start {
+            program: words(&plan.program.argv),
+            mounts: mounts.collect(),
+            network: record.network,
+            profile: None,
+            supervisor: record.supervisor.pid,
+            layers: layers(plan),
+        });
+        diary
+    }
+
+    fn write(&mut self, what: &What) {
+        if let Some(journal) = &mut self.journal {
+            let _ = journal.append(what);
+        }
+    }
+
+    pub(super) fn executed(&mut self, exec: u32, program: Vec<String>) {
+        let program = words(&program);
+        self.write(&What::Exec {
+            exec,
+            program,
+            cwd: None,
+        });
+    }
+
+    /// `not_executed` is the kernel's number for a program that never was.
+    pub(super) fn ended(&mut self, exec: u32, status: i32, not_executed: Option<i32>) {
+        let signal = Some(status & 0x7f).filter(|signal| *signal != 0);
+        let code = Some(status >> 8 & 0xff).filter(|_| signal.is_none());
+        self.write(&What::Exit {
+            exec,
+            code,
+            signal,
+            not_executed,
+        });
+    }
+
+    /// A guard's word: the rule, a tab, the path.
+    pub(super) fn refused(&mut self, what: &str) {
+        let (rule, object) = what.split_once('\t').unwrap_or(("guard", what));
+        let allow = match rule.starts_with("git ") {
+            true => "[guard] git = false".to_owned(),
+            false => format!("[guard] lift = [\"{rule}\"]"),
+        };
+        self.write(&What::Refusal {
+            kind: RefusalKind::File,
+            object: object.to_owned(),
+            rule: rule.to_owned(),
+            allow,
+            count: 1,
+        });
+    }
+
+    pub(super) fn mounted(&mut self, mount: &RecordedMount) {
+        self.write(&What::Mount {
+            source: mount.source.clone(),
+            place: mount.place.clone(),
+            mode: mount.mode.clone(),
+        });
+    }
+
+    pub(super) fn unmounted(&mut self, place: &str) {
+        let place = place.to_owned();
+        self.write(&What::Unmount { place });
+    }
+
+    pub(super) fn signalled(&mut self, signal: i32) {
+        let by = BY_USER.to_owned();
+        self.write(&What::Signal { signal, by });
+    }
+
+    pub(super) fn asked_to_stop(&mut self) {
+        self.by = BY_USER;
+    }
+
+    pub(super) fn timed_out(&mut self, limit: Option<Duration>) {
+        self.by = "limit";
+        let value = limit.map(humantime::format_duration);
+        self.write(&What::Limit {
+            limit: "timeout".to_owned(),
+            value: value.map_or(String::new(), |value| value.to_string()),
+            happened: "ended the session".to_owned(),
+        });
+    }
+
+    /// The last entry. The program's own end is told before it, unless it was told long ago.
+    pub(super) fn end(&mut self, outcome: &Outcome, has_program: bool) {
+        if has_program {
+            let not_executed = match outcome {
+                Outcome::NotExecuted(errno) => Some(*errno),
+                _ => None,
+            };
+            self.ended(0, outcome.status(), not_executed);
+        }
+        let text = match outcome {
+            Outcome::Exited(code) => format!("exit code {code}"),
+            Outcome::Killed(signal) => format!("signal {signal}"),
+            Outcome::TimedOut => "the time limit".to_owned(),
+            Outcome::NotExecuted(_) => "the program could not be run".to_owned(),
+        };
+        let by = self.by.to_owned();
+        self.write(&What::Stop { outcome: text, by });
+        if let Some(journal) = &mut self.journal {
+            let _ = journal.flush();
+        }
+    }
+}
+
+/// The walls that stand, in a word each.
+fn layers(plan: &Plan) -> Vec<String> {
+    let mut layers = Vec::new();
+    if plan.isolation == Isolation::Namespaces {
+        layers.push("namespaces".to_owned());
+    }
+    match &plan.lock.seccomp {
+        Seccomp::BuiltIn { name, .. } => layers.push(format!("seccomp {name}")),
+        Seccomp::Profile { path, .. } => layers.push(format!("seccomp {}", path.display())),
+        Seccomp::Given(_) | Seccomp::Excused(_) => {}
+    }
+    if let Landlock::Enforced { abi, .. } = &plan.lock.landlock {
+        layers.push(format!("landlock abi {abi}"));
+    }
+    if let Guarding::On { .. } = &plan.lock.guarding {
+        layers.push("guard".to_owned());
+    }
+    layers
+}

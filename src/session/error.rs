@@ -1,0 +1,35 @@
+//! Why a session did not start, or was lost sight of.
+
+use std::io;
+
+use super::directory::DirectoryError;
+use crate::logs::LogError;
+use crate::sandbox::LaunchError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error("cannot listen for commands in {path}")]
+    Socket { path: String, source: io::Error },
+    #[error("cannot watch over the box")]
+    Watch(#[from] io::Error),
+}
+
+impl RunError {
+    pub fn help(&self) -> Option<String> {
+        match self {
+            Self::Directory(error) => error.help(),
+            Self::Launch(error) => error.help(),
+            Self::Log(error) => error.help(),
+            Self::Socket { .. } => {
+                Some("set XDG_RUNTIME_DIR to a folder that is yours alone".into())
+            }
+            Self::Watch(_) => Some("run the command again; nothing of it is left".into()),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Removing what a session left behind, when it is asked for and nobody uses it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use nix::fcntl::{Flock, FlockArg};
+
+use super::record::Record;
+use super::registry::Places;
+use super::remove::remove_tree;
+use super::rooms::open_up;
+use crate::policy::SessionId;
+
+const LOOKS: usize = 200;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+
+#[derive(Debug, thiserror::Error)]
+pub enum RemoveError {
+    #[error("cannot remove the session {0}, because it is running")]
+    Running(SessionId),
+    #[error("cannot remove the session {0}, because there is work in its outputs")]
+    Outputs(SessionId),
+    #[error("cannot remove {path}")]
+    Files { path: String, source: io::Error },
+}
+
+impl RemoveError {
+    pub fn help(&self) -> Option<String> {
+        Some(match self {
+            Self::Running(id) => format!("end it first: cowork-linux stop {id}, or rm -f {id}"),
+            Self::Outputs(id) => {
+                format!("take what you need, then: cowork-linux rm --outputs {id}")
+            }
+            Self::Files { .. } => "look at what is there; nothing else was touched".into(),
+        })
+    }
+}
+
+/// Removes a session's directory and socket. Outputs only when that was said.
+pub fn remove(places: &Places, id: &SessionId, outputs: bool) -> Result<(), RemoveError> {
+    let folder = places.folder(id);
+    let failed = |source: io::Error| RemoveError::Files {
+        path: folder.display().to_string(),
+        source,
+    };
+    // Held until the end: nobody moves in meanwhile.
+    let lock = match File::open(folder.join("lock")) {
+        Ok(file) => match lock(file, &folder) {
+            Some(lock) => Some(lock),
+            None => return Err(RemoveError::Running(id.clone())),
+        },
+        Err(_) => None,
+    };
+    let kept = folder.join("outputs");
+    let any = fs::read_dir(&kept).is_ok_and(|mut list| list.next().is_some());
+    if any && !outputs {
+        return Err(RemoveError::Outputs(id.clone()));
+    }
+    open_up(&folder.join("inner"));
+    let parent = folder.parent().unwrap_or(&folder);
+    match File::open(parent) {
+        Ok(parent) => {
+            empty(&folder).map_err(failed)?;
+            remove_tree(&OwnedFd::from(parent), id.as_str()).map_err(failed)?;
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(error)),
+    }
+    drop(lock);
+    places.sweep();
+    Ok(())
+}
+
+/// The lock of a session that does not run. One that has just ended holds it for a moment more.
+fn lock(mut file: File, folder: &Path) -> Option<Flock<File>> {
+    for _ in 0..LOOKS {
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => return Some(lock),
+            Err((same, _)) => file = same,
+        }
+        let has_ended = Record::read(folder).is_ok_and(|record| record.outcome.is_some());
+        if !has_ended {
+            return None;
+        }
+        // Nothing tells of a lock that becomes free, except to those who would wait for ever.
+        std::thread::sleep(BETWEEN_LOOKS);
+    }
+    None
+}
+
+/// Removes what is in a session's folder, all but its lock. Nothing moves out of it on the way, so
+/// that those who remove other sessions meanwhile do not get to see it.
+fn empty(folder: &Path) -> io::Result<()> {
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW)
+        .open(folder);
+    let inside = match opened {
+        Ok(inside) => OwnedFd::from(inside),
+        // Gone, or something else that was put in its place.
+        Err(_) => return Ok(()),
+    };
+    for entry in fs::read_dir(folder)? {
+        if let Some(name) = entry?.file_name().to_str().filter(|name| *name != "lock") {
+            remove_tree(&inside, name)?;
+        }
+    }
+    Ok(())
+}

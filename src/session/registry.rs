@@ -1,0 +1,241 @@
+//! Which sessions there are: those that answer, and what the others left on the disk. There is no
+//! central list, so that nothing can be wrong with one.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use super::client::{AskError, Call};
+use super::record::Record;
+use super::talk::Seen;
+use crate::policy::SessionId;
+
+/// How many are asked at the same time, and how long their answers may take together.
+const AT_ONCE: usize = 100;
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Where sessions are on this host.
+#[derive(Debug, Clone)]
+pub struct Places {
+    pub state: PathBuf,
+    pub runtime: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    Running,
+    Ended,
+    /// Its supervisor is gone and did not say how it ended.
+    Crashed,
+    /// Nothing runs; its home is there for the next time.
+    Kept,
+    /// What it left cannot be read.
+    Damaged,
+}
+
+impl State {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Ended => "ended",
+            Self::Crashed => "crashed",
+            Self::Kept => "kept",
+            Self::Damaged => "damaged",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Known {
+    pub id: SessionId,
+    pub state: State,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub record: Option<Record>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seen: Option<Seen>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum FindError {
+    #[error("cannot find a session called `{0}`")]
+    None(String),
+    #[error("cannot tell which session is meant by `{0}`, because it could be {1}")]
+    Several(String, String),
+}
+
+impl FindError {
+    pub fn help(&self) -> Option<String> {
+        Some(match self {
+            Self::None(_) => "`cowork-linux ls -a` lists all there are".into(),
+            Self::Several(..) => "write more of its name".into(),
+        })
+    }
+}
+
+impl Places {
+    fn sessions(&self) -> PathBuf {
+        self.state.join("sessions")
+    }
+
+    pub fn folder(&self, id: &SessionId) -> PathBuf {
+        self.sessions().join(id.as_str())
+    }
+
+    fn socket(&self, id: &SessionId) -> PathBuf {
+        self.runtime.join(format!("{id}.sock"))
+    }
+
+    /// Everything that is known, by id.
+    pub fn list(&self) -> Vec<Known> {
+        let mut ids = BTreeMap::new();
+        for name in names(&self.runtime) {
+            if let Some(id) = name
+                .strip_suffix(".sock")
+                .and_then(|id| SessionId::parse(id).ok())
+            {
+                ids.insert(id.as_str().to_owned(), id);
+            }
+        }
+        for name in names(&self.sessions()) {
+            if let Ok(id) = SessionId::parse(&name) {
+                ids.insert(name, id);
+            }
+        }
+        let ids: Vec<_> = ids.into_values().collect();
+        ids.chunks(AT_ONCE)
+            .flat_map(|some| self.look_at(some))
+            .collect()
+    }
+
+    /// One session as it is.
+    pub fn look(&self, id: &SessionId) -> Known {
+        self.known(
+            id,
+            Call::to(&self.runtime, id).and_then(|call| call.inspect()),
+        )
+    }
+
+    /// Several as they are. All are asked before any is listened to, so that those who do not
+    /// answer are waited for together.
+    fn look_at(&self, ids: &[SessionId]) -> Vec<Known> {
+        let asked = ids.iter().map(|id| {
+            let call = Call::to(&self.runtime, id)?;
+            call.ask_to_inspect()?;
+            Ok(call)
+        });
+        let asked: Vec<Result<Call, AskError>> = asked.collect();
+        let until = Instant::now() + PATIENCE;
+        let answers = asked.into_iter();
+        let answers = answers.map(|call| call.and_then(|call| call.inspected(until)));
+        ids.iter()
+            .zip(answers)
+            .map(|(id, answer)| self.known(id, answer))
+            .collect()
+    }
+
+    fn known(&self, id: &SessionId, answer: Result<Seen, AskError>) -> Known {
+        let mut known = Known {
+            id: id.clone(),
+            state: State::Kept,
+            record: None,
+            seen: None,
+            trouble: None,
+        };
+        if let Ok(seen) = answer {
+            known.state = State::Running;
+            known.record = Some(seen.record.clone());
+            known.seen = Some(seen);
+            return known;
+        }
+        match Record::read(&self.folder(id)) {
+            Ok(record) => {
+                known.state = match (&record.outcome, record.supervisor.is_alive()) {
+                    (Some(_), _) => State::Ended,
+                    (None, true) => State::Running,
+                    (None, false) => State::Crashed,
+                };
+                known.record = Some(record);
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if fs::symlink_metadata(self.folder(id)).is_err() {
+                    known.state = State::Crashed;
+                }
+            }
+            Err(error) => {
+                known.state = State::Damaged;
+                known.trouble = Some(error.to_string());
+            }
+        }
+        known
+    }
+
+    /// The session that a name or the beginning of one stands for.
+    pub fn find(&self, name: &str) -> Result<SessionId, FindError> {
+        let exact = SessionId::parse(name).ok();
+        if let Some(id) = exact.filter(|id| {
+            let there = |path: PathBuf| fs::symlink_metadata(path).is_ok();
+            there(self.socket(id)) || there(self.folder(id))
+        }) {
+            return Ok(id);
+        }
+        let mut ids: Vec<SessionId> = Vec::new();
+        let sockets = names(&self.runtime).into_iter();
+        let sockets = sockets.filter_map(|name| name.strip_suffix(".sock").map(str::to_owned));
+        for known in sockets.chain(names(&self.sessions())) {
+            if let Ok(id) = SessionId::parse(&known)
+                && known.starts_with(name)
+                && !ids.contains(&id)
+            {
+                ids.push(id);
+            }
+        }
+        ids.sort_by(|one, other| one.as_str().cmp(other.as_str()));
+        match ids.as_slice() {
+            [] => Err(FindError::None(name.to_owned())),
+            [id] => Ok(id.clone()),
+            several => {
+                let names: Vec<_> = several.iter().take(5).map(SessionId::as_str).collect();
+                Err(FindError::Several(name.to_owned(), names.join(" or ")))
+            }
+        }
+    }
+
+    /// Removes sockets that nobody listens behind; those that were removed.
+    pub fn sweep(&self) -> Vec<SessionId> {
+        let mut swept = Vec::new();
+        for name in names(&self.runtime) {
+            let Some(id) = name
+                .strip_suffix(".sock")
+                .and_then(|id| SessionId::parse(id).ok())
+            else {
+                continue;
+            };
+            let dead = match super::socket::call(&self.runtime, &id) {
+                Err(error) => error.raw_os_error() == Some(libc::ECONNREFUSED),
+                Ok(_) => false,
+            };
+            if dead && fs::remove_file(self.socket(&id)).is_ok() {
+                swept.push(id);
+            }
+        }
+        swept
+    }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let Ok(list) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let names = list
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok());
+    names.collect()
+}

@@ -1,0 +1,210 @@
+//! What a running session and those who ask it something say to each other: one packet per
+//! sentence, as JSON, with descriptors where they are meant; output of programs as it is.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use std::path::PathBuf;
+
+use nix::sys::socket::{
+    ControlMessage, ControlMessageOwned, MsgFlags, UnixCredentials, getsockopt, recvmsg, sendmsg,
+    sockopt,
+};
+use serde::{Deserialize, Serialize};
+
+use super::record::{Record, RecordedMount};
+use crate::sys;
+
+/// What can be asked of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) enum Ask {
+    Inspect,
+    /// Start a program: its words come as a file, then the streams it is given.
+    Exec {
+        terminal: bool,
+        streams: [bool; 3],
+    },
+    /// To the program that was started on this connection, or to the session's own.
+    Signal {
+        signal: i32,
+    },
+    /// Show what the session's own program says from now on, and what it said last.
+    Attach {
+        input: bool,
+    },
+    /// The size of the terminal in front of whoever is attached.
+    Resize {
+        rows: u16,
+        columns: u16,
+    },
+    /// Show a folder of the host's in the box.
+    Mount {
+        source: PathBuf,
+        device: u64,
+        inode: u64,
+        uid: u32,
+        gid: u32,
+        is_folder: bool,
+        read_only: bool,
+        name: String,
+    },
+    /// Take away a folder that was shown later.
+    Unmount {
+        name: String,
+        force: bool,
+    },
+    /// End the session: ask the programs, then make them. Answered when it has ended.
+    Stop {
+        grace_ms: u64,
+    },
+}
+
+/// What a session answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "kebab-case")]
+pub(super) enum Say {
+    /// It comes along in a file: a plan with hundreds of mounts is longer than any packet.
+    Seen,
+    Started {
+        exec: u32,
+    },
+    /// The terminal of the program comes along.
+    Terminal,
+    NotExecuted {
+        errno: i32,
+        in_folder: bool,
+    },
+    Ended {
+        status: i32,
+    },
+    /// You are attached; the program has a terminal, or has not.
+    Attached {
+        terminal: bool,
+    },
+    Refused {
+        why: String,
+    },
+    Done,
+}
+
+/// A session as it is now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    pub record: Record,
+    /// The number of the box's first process.
+    pub pid: i32,
+    pub execs: Vec<SeenExec>,
+    pub plan: serde_json::Value,
+    pub refused: Vec<String>,
+    /// What was shown after the start.
+    pub mounted: Vec<RecordedMount>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeenExec {
+    pub exec: u32,
+    pub program: Vec<String>,
+}
+
+/// A packet: a sentence or bytes, and descriptors.
+#[derive(Debug)]
+pub(super) struct Packet {
+    pub(super) bytes: Vec<u8>,
+    pub(super) fds: Vec<OwnedFd>,
+}
+
+/// The longest sentence; a plan with its hundreds of steps is the longest there is.
+const LONGEST: usize = 160 << 10;
+const MOST_FDS: usize = 4;
+/// As many as the kernel passes at once. With less room it would put some of them in place
+/// unseen, and nobody would close them.
+const ROOM_FOR_FDS: usize = 253;
+/// Output of programs begins with this, a sentence with a brace.
+const OUTPUT: u8 = b'o';
+
+/// One end of a conversation.
+#[derive(Debug)]
+pub(super) struct Line(OwnedFd);
+
+impl AsFd for Line {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Line {
+    pub(super) fn new(socket: OwnedFd) -> Self {
+        Self(socket)
+    }
+
+    /// Who is at the other end, as the kernel noted when the line was opened.
+    pub(super) fn peer(&self) -> io::Result<UnixCredentials> {
+        Ok(getsockopt(&self.0, sockopt::PeerCredentials)?)
+    }
+
+    pub(super) fn say<T: Serialize>(&self, sentence: &T, fds: &[RawFd]) -> io::Result<()> {
+        let bytes = serde_json::to_vec(sentence)?;
+        self.send(&[&bytes], fds)
+    }
+
+    /// Output of a program, from the stream of that number.
+    pub(super) fn output(&self, stream: u8, bytes: &[u8]) -> io::Result<()> {
+        self.send(&[&[OUTPUT, stream], bytes], &[])
+    }
+
+    fn send(&self, parts: &[&[u8]], fds: &[RawFd]) -> io::Result<()> {
+        let parts: Vec<_> = parts.iter().map(|part| IoSlice::new(part)).collect();
+        let rights = [ControlMessage::ScmRights(fds)];
+        let rights = if fds.is_empty() {
+            &rights[..0]
+        } else {
+            &rights
+        };
+        sendmsg::<()>(
+            self.0.as_raw_fd(),
+            &parts,
+            rights,
+            MsgFlags::MSG_NOSIGNAL,
+            None,
+        )?;
+        Ok(())
+    }
+
+    /// The next packet; `None` when the other side is gone.
+    pub(super) fn receive(&self) -> io::Result<Option<Packet>> {
+        let mut buffer = vec![0u8; LONGEST];
+        let mut parts = [IoSliceMut::new(&mut buffer)];
+        let mut space = nix::cmsg_space!([RawFd; ROOM_FOR_FDS]);
+        let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+        let packet = recvmsg::<()>(self.0.as_raw_fd(), &mut parts, Some(&mut space), flags)?;
+        let (length, was_cut) = (packet.bytes, packet.flags.contains(MsgFlags::MSG_TRUNC));
+        let mut fds = Vec::new();
+        for control in packet.cmsgs()? {
+            if let ControlMessageOwned::ScmRights(passed) = control {
+                fds.extend(passed.into_iter().map(sys::fds::adopt));
+            }
+        }
+        if was_cut || fds.len() > MOST_FDS {
+            return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
+        }
+        buffer.truncate(length);
+        buffer.shrink_to_fit();
+        Ok((length > 0).then_some(Packet { bytes: buffer, fds }))
+    }
+}
+
+impl Packet {
+    /// A sentence of the kind that is expected here.
+    pub(super) fn read<T: for<'a> Deserialize<'a>>(&self) -> io::Result<T> {
+        Ok(serde_json::from_slice(&self.bytes)?)
+    }
+
+    /// Output of a program: the stream's number and the bytes.
+    pub(super) fn output(&self) -> Option<(u8, &[u8])> {
+        match self.bytes.as_slice() {
+            [OUTPUT, stream, bytes @ ..] => Some((*stream, bytes)),
+            _ => None,
+        }
+    }
+}

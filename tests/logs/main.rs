@@ -1,0 +1,7 @@
+//! What programs print, kept and read back: to the byte, within bounds, whatever happens.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod broken;
+mod exact;
+mod live;
+mod shop;

@@ -1,0 +1,27 @@
+//! Sessions over time, with the real binary: started, listed, entered, watched, ended, crashed,
+//! attacked. Every test has a state directory and a runtime directory of its own and leaves no
+//! process behind, whether it passes or fails.
+#![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used)]
+
+mod attaching;
+mod crashes;
+mod ending;
+mod entering;
+mod ground;
+mod hostile;
+mod listing;
+mod logging;
+#[path = "../on_a_terminal/pty.rs"]
+mod pty;
+mod records;
+mod removing;
+mod starting;
+mod strangers;
+#[path = "../support/mod.rs"]
+mod support;
+mod terminals;
+mod together;
+mod walls;
+#[path = "../killed/watch.rs"]
+#[allow(dead_code)]
+mod watch;
