@@ -13,7 +13,7 @@ bubblewrap = $(patsubst ~/%,$(HOME)/%,$(BUBBLEWRAP))
 scripts = .ci/run $(wildcard packaging/*.sh packaging/*/*.sh)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test lint bench sessions-test bubblewrap-suite install clean
+.PHONY: help build run test vm-test lint bench sessions-test bubblewrap-suite install clean
 
 help: ## this list
 	@echo 'cowork-linux: puts an AI coding agent in a box on Linux'
@@ -33,6 +33,9 @@ run: build ## a ten-line tour of a box; or CMD="..." [MOUNT=dir]
 test: lint ## everything: lint, then the tests as an ordinary user and as root
 	@packaging/test-setup.sh
 	@packaging/test-as-user.sh
+
+vm-test: ## the limits that the kernel holds, in a virtual machine with systemd and cgroup v2; the first time as root
+	@packaging/vm-test.sh
 
 lint: ## cargo fmt and clippy, shellcheck where it is installed
 	@cargo fmt --check

@@ -14,7 +14,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 user=cowork-tester
-minutes=8 # longer than this for one half is a hang
+minutes=14 # longer than this for one half is a hang
 if [ "${CI:-}" = true ]; then
     : "${COWORK_TEST_REQUIRE:=userns,landlock,seccomp,overlay,bwrap,busybox,python,node,java,chromium,claude,sandbox-runtime,cargo,sudo,strace,gdb,rg,sqlite3}"
     export COWORK_TEST_REQUIRE

@@ -17,6 +17,9 @@ pub mod filter;
 /// What happened in a session, written so that changes show.
 #[cfg(target_os = "linux")]
 pub mod journal;
+/// How much of the host a running box may use.
+#[cfg(target_os = "linux")]
+pub mod limits;
 /// What the programs of a session print, kept on disk.
 #[cfg(target_os = "linux")]
 pub mod logs;

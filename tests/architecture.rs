@@ -6,12 +6,13 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// A module, and what it may use of this crate besides itself.
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 15] = [
     ("sys", &[]),
     ("policy", &[]),
     ("filter", &[]),
     ("plan", &["policy"]),
     ("journal", &["policy"]),
+    ("limits", &["plan", "policy", "sys"]),
     ("terminal", &["sys"]),
     ("logs", &["sys", "terminal"]),
     ("probe", &["plan", "policy", "sys"]),
@@ -20,7 +21,7 @@ const ARROWS: [(&str, &[&str]); 14] = [
     (
         "session",
         &[
-            "journal", "logs", "plan", "policy", "sandbox", "sys", "terminal",
+            "journal", "limits", "logs", "plan", "policy", "sandbox", "sys", "terminal",
         ],
     ),
     // The error types, and what makes names of others' making fit to print.
@@ -37,8 +38,8 @@ const ARROWS: [(&str, &[&str]); 14] = [
     (
         "cli",
         &[
-            "bwrap", "filter", "journal", "logs", "plan", "policy", "probe", "report", "sandbox",
-            "session", "terminal",
+            "bwrap", "filter", "journal", "limits", "logs", "plan", "policy", "probe", "report",
+            "sandbox", "session", "terminal",
         ],
     ),
 ];

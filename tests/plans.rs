@@ -73,6 +73,7 @@ fn request() -> Request {
     Request {
         id: SessionId::parse("fixed").unwrap(),
         detached: None,
+        limits: Vec::new(),
         kept: true,
         mounts: vec![Source {
             path: "/home/person/project".into(),

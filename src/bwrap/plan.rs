@@ -178,11 +178,11 @@ fn inside(asked: &Asked, namespaces: Namespaces, ids: &Ids, walls: &Walls) -> Ve
         .limits
         .iter()
         .map(|(what, value)| (limit_of(*what), *value));
-    steps.extend(
-        limits
-            .chain(asked)
-            .map(|(what, value)| InsideStep::Limit { what, value }),
-    );
+    steps.extend(limits.chain(asked).map(|(what, value)| InsideStep::Limit {
+        what,
+        value,
+        most: value,
+    }));
     steps
 }
 

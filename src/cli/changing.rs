@@ -6,13 +6,14 @@ use std::process::ExitCode;
 
 use clap::{Arg, ArgMatches, Command};
 
-use super::sessions::{Done, Refusal, one, print, session_argument};
-use super::switch;
+use super::sessions::{Done, Refusal, one, print, session_argument, value, with_each};
+use super::{limits, switch};
+use crate::limits::Wanted;
 use crate::policy::MountSpec;
 use crate::probe::{self, OffLimits};
 use crate::session::{Call, Places};
 
-pub(super) fn commands() -> [Command; 2] {
+pub(super) fn commands() -> [Command; 5] {
     let name = |name: &'static str, of: &'static str| {
         Arg::new(name)
             .value_name(of)
@@ -26,6 +27,18 @@ pub(super) fn commands() -> [Command; 2] {
             .arg(
                 name("source", "SRC[:NAME][:MODE]").help("As with `run --mount`; MODE is rw or ro"),
             ),
+        limits::FLAGS.into_iter().fold(
+            Command::new("limit")
+                .about("Give a running session other limits")
+                .arg(session_argument()),
+            |command, (flag, of, help)| command.arg(value(flag, of, help)),
+        ),
+        Command::new("pause")
+            .about("Stop everything in a session where it is")
+            .arg(session_argument().num_args(1..)),
+        Command::new("resume")
+            .about("Let a session go on")
+            .arg(session_argument().num_args(1..)),
         Command::new("unmount")
             .about("Take away a folder that was shared while it ran")
             .arg(switch("force", "Also when a program uses it").short('f'))
@@ -38,6 +51,9 @@ pub(super) fn verb(name: &str) -> Option<fn(&Places, &ArgMatches) -> Done> {
     match name {
         "mount" => Some(mount),
         "unmount" => Some(unmount),
+        "limit" => Some(limit),
+        "pause" => Some(pause),
+        "resume" => Some(resume),
         _ => None,
     }
 }
@@ -80,4 +96,29 @@ fn unmount(places: &Places, matches: &ArgMatches) -> Done {
     let name = name.to_string_lossy();
     Call::to(&places.runtime, &id)?.unmount(&name, matches.get_flag("force"))?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn limit(places: &Places, matches: &ArgMatches) -> Done {
+    let id = one(places, matches)?;
+    let mut wanted = Wanted::default();
+    for (flag, _, _) in limits::FLAGS {
+        if let Some(text) = matches.get_one::<OsString>(flag) {
+            let set = limits::set(&mut wanted, flag, &text.to_string_lossy());
+            set.map_err(|why| Refusal::Flag { flag, why })?;
+        }
+    }
+    Call::to(&places.runtime, &id)?.limit(&wanted)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn pause(places: &Places, matches: &ArgMatches) -> Done {
+    with_each(places, matches, |id| {
+        Ok(Call::to(&places.runtime, id)?.pause(true)?)
+    })
+}
+
+fn resume(places: &Places, matches: &ArgMatches) -> Done {
+    with_each(places, matches, |id| {
+        Ok(Call::to(&places.runtime, id)?.pause(false)?)
+    })
 }

@@ -32,6 +32,12 @@ pub(super) enum Id {
     Hostname,
     TmpSize,
     Timeout,
+    Memory,
+    Cpus,
+    Pids,
+    Disk,
+    Io,
+    Idle,
     ReadOnlyWorkspace,
     Isolation,
     Seccomp,
@@ -45,10 +51,11 @@ pub(super) enum Id {
 
 const BOX: &str = "What is in the box";
 const WALLS: &str = "Its walls";
+const LIMITS: &str = "Its limits";
 const SHOWN: &str = "What is shown";
 
 #[rustfmt::skip]
-const RUN: [Flag; 22] = [
+const RUN: [Flag; 28] = [
     Flag { id: Id::Mount, long: "mount", short: Some('m'), value: Some("SRC[:DST][:MODE]"), group: BOX,
         help: "Share a folder; MODE is rw (default) or ro. Repeat for more" },
     Flag { id: Id::Name, long: "name", short: Some('n'), value: Some("ID"), group: BOX,
@@ -77,6 +84,18 @@ const RUN: [Flag; 22] = [
         help: "none (default) or host" },
     Flag { id: Id::Timeout, long: "timeout", short: Some('t'), value: Some("TIME"), group: WALLS,
         help: "End it after this long, such as 30m" },
+    Flag { id: Id::Memory, long: "memory", short: None, value: Some("SIZE"), group: LIMITS,
+        help: "Memory of everything in the box together, such as 2G" },
+    Flag { id: Id::Cpus, long: "cpus", short: None, value: Some("NUMBER"), group: LIMITS,
+        help: "Processors, such as 1.5" },
+    Flag { id: Id::Pids, long: "pids", short: None, value: Some("NUMBER"), group: LIMITS,
+        help: "Processes and threads" },
+    Flag { id: Id::Disk, long: "disk", short: None, value: Some("SIZE"), group: LIMITS,
+        help: "What the session's own folders may hold" },
+    Flag { id: Id::Io, long: "io", short: None, value: Some("RATE"), group: LIMITS,
+        help: "Bytes per second to and from the disk, such as 50M; takes a cgroup" },
+    Flag { id: Id::Idle, long: "idle", short: None, value: Some("TIME"), group: LIMITS,
+        help: "End it when nothing has happened for this long" },
     Flag { id: Id::Isolation, long: "isolation", short: None, value: Some("KIND"), group: WALLS,
         help: "namespaces (default), or landlock: weaker, for hosts that forbid user namespaces" },
     Flag { id: Id::Seccomp, long: "seccomp", short: None, value: Some("NAME|FILE"), group: WALLS,

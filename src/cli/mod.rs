@@ -5,6 +5,7 @@ mod docs;
 mod doctor;
 mod filters;
 mod flags;
+mod limits;
 mod listing;
 pub mod policy;
 mod policy_command;

@@ -9,10 +9,12 @@ use std::process::ExitCode;
 use super::NOT_STARTED;
 use super::filters::{FilterSource, filters};
 use super::flags::{Id, Parsed};
+use super::limits;
 use super::shown;
-use crate::plan::{self, Detachment, Plan, PlanError, Request, Sentences};
+use crate::limits::Wanted;
+use crate::plan::{self, CarriedLimit, Detachment, Plan, PlanError, Request, Sentences};
 use crate::policy::{
-    Bytes, Isolation, Layer, MountSpec, NetMode, PathError, Policy, PolicyError, PolicyFile,
+    Bytes, Isolation, Layer, Lock, MountSpec, NetMode, PathError, Policy, PolicyError, PolicyFile,
     SessionId, Sources,
 };
 use crate::probe::{self, OffLimits, SourceError};
@@ -79,6 +81,7 @@ struct Options {
     name: Option<SessionId>,
     detach: bool,
     detachment: Detachment,
+    limits: Wanted,
     profile: Option<String>,
     env: Vec<OsString>,
     workdir: Option<PathBuf>,
@@ -138,6 +141,12 @@ fn read_flag(options: &mut Options, id: Id, value: OsString) -> Result<(), Refus
         Id::Env => options.env.push(value),
         Id::Workdir => options.workdir = Some(value.into()),
         Id::Hostname => options.hostname = Some(text("hostname")?),
+        Id::Memory => limit(options, "memory", &value)?,
+        Id::Cpus => limit(options, "cpus", &value)?,
+        Id::Pids => limit(options, "pids", &value)?,
+        Id::Disk => limit(options, "disk", &value)?,
+        Id::Io => limit(options, "io", &value)?,
+        Id::Idle => limit(options, "idle", &value)?,
         Id::Detach => options.detach = true,
         Id::Keep => options.detachment.stays = true,
         Id::Tty => options.detachment.terminal = true,
@@ -203,6 +212,11 @@ fn read_flag(options: &mut Options, id: Id, value: OsString) -> Result<(), Refus
     Ok(())
 }
 
+fn limit(options: &mut Options, flag: &'static str, value: &OsStr) -> Result<(), Refusal> {
+    limits::set(&mut options.limits, flag, &value.to_string_lossy())
+        .map_err(|why| Refusal::Flag { flag, why })
+}
+
 fn carry_out(options: &Options) -> Result<u8, Refusal> {
     if options.verbose > 1 {
         tracing_subscriber::fmt()
@@ -240,6 +254,8 @@ fn carry_out(options: &Options) -> Result<u8, Refusal> {
             .as_ref()
             .map(|session| session.state_directory().join("journals"))
             .unwrap_or_default(),
+        limits: options.limits,
+        say: (!options.quiet).then_some(say_note),
     };
     if options.detach {
         match session::detach().map_err(Refusal::Detach)? {
@@ -257,6 +273,10 @@ fn carry_out(options: &Options) -> Result<u8, Refusal> {
     } else {
         code.max(1)
     })
+}
+
+fn say_note(note: &str) {
+    report::say(&format!("note: {}", printable(note)));
 }
 
 /// The supervisor has said what there was to say; this is for scripts.
@@ -340,7 +360,20 @@ fn request(
         workdir: options.workdir.clone(),
         hostname: options.hostname.clone(),
         env,
+        limits: carried(&options.limits, &policy.lock),
     })
+}
+
+/// What each process carries of the limits.
+fn carried(wanted: &Wanted, lock: &Lock) -> Vec<CarriedLimit> {
+    let has_namespace = lock.isolation == Isolation::Namespaces;
+    let carried = crate::limits::rlimits(wanted, has_namespace).into_iter();
+    let carried = carried.map(|limit| CarriedLimit {
+        what: limit.what,
+        value: limit.soft,
+        most: limit.hard,
+    });
+    carried.collect()
 }
 
 /// `K=V`, or `K` to pass the caller's value on.

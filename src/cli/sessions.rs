@@ -177,7 +177,7 @@ pub(super) fn print_json<T: serde::Serialize>(value: &T) -> io::Result<()> {
 }
 
 /// Does it with each that was named. One that cannot be done does not keep the others waiting.
-fn with_each(
+pub(super) fn with_each(
     places: &Places,
     matches: &ArgMatches,
     work: impl Fn(&SessionId) -> Result<(), Refusal>,

@@ -49,6 +49,10 @@ pub(super) fn end(plan: &Plan, ended: &Ended, json: bool, quiet: bool) {
         .unwrap_or_default();
     match ended.outcome {
         Outcome::NotExecuted(errno) => not_executed(&program, errno),
+        Outcome::OverLimit(ref what) => report::say(&format!(
+            "error: a limit ended it\n  because: {}\n  help: raise the limit, or use less",
+            printable(what)
+        )),
         Outcome::TimedOut => report::say("error: the time limit ended it\n  help: raise --timeout"),
         Outcome::Exited(_) | Outcome::Killed(_) => {}
     }

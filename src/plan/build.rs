@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use super::step::{BuildStep, InsideStep, Limit};
 use super::{
-    Detachment, Facts, FirstProcess, Guarding, Identity, Landlock, Namespaces, OwnFolder, Place,
-    Plan, Program, Request, Session, Stdio, Terms,
+    CarriedLimit, Detachment, Facts, FirstProcess, Guarding, Identity, Landlock, Namespaces,
+    OwnFolder, Place, Plan, Program, Request, Session, Stdio, Terms,
 };
 use super::{environment, layout, lockdown, places};
 use crate::policy::{InsidePath, Isolation, Layer, NetMode, PathError, Policy};
@@ -268,17 +268,29 @@ fn inside_steps(
     steps.push(InsideStep::Limit {
         what: Limit::CoreSize,
         value: 0,
+        most: 0,
     });
     if let Some(value) = policy.limits.open_files {
         steps.push(InsideStep::Limit {
             what: Limit::OpenFiles,
             value,
+            most: value,
         });
     }
-    if let Some(value) = policy.limits.processes {
+    let own = |wanted: &CarriedLimit| wanted.what == Limit::Processes;
+    let processes = policy.limits.processes;
+    if let Some(value) = processes.filter(|_| !request.limits.iter().any(own)) {
         steps.push(InsideStep::Limit {
             what: Limit::Processes,
             value,
+            most: value,
+        });
+    }
+    for wanted in &request.limits {
+        steps.push(InsideStep::Limit {
+            what: wanted.what,
+            value: wanted.value,
+            most: wanted.most,
         });
     }
     Ok(steps)

@@ -160,6 +160,16 @@ pub struct Request {
     pub hostname: Option<String>,
     /// Variables given with `--env`; they win over the policy.
     pub env: Vec<(OsString, OsString)>,
+    /// What each process carries of the limits that were asked for.
+    pub limits: Vec<CarriedLimit>,
+}
+
+/// A limit of each single process: what it is, and how far it can be raised later.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CarriedLimit {
+    pub what: Limit,
+    pub value: u64,
+    pub most: u64,
 }
 
 /// A folder to share, looked at once; whoever opens it later compares.

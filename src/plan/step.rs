@@ -244,6 +244,8 @@ pub enum InsideStep {
     Limit {
         what: Limit,
         value: u64,
+        /// How far it can be raised while the box runs.
+        most: u64,
     },
     /// Enters a user namespace of the caller's.
     JoinUserNamespace(RawFd),
@@ -318,7 +320,7 @@ impl fmt::Display for InsideStep {
             Self::NoUserNamespaces => f.write_str("forbid user namespaces in the box"),
             Self::FreezeRoot => f.write_str("make the root read only"),
             Self::WorkingDirectory(path) => write!(f, "start in {}", path.display()),
-            Self::Limit { what, value } => match what {
+            Self::Limit { what, value, .. } => match what {
                 Limit::CoreSize => write!(f, "limit memory dumps to {value} bytes"),
                 Limit::OpenFiles => write!(f, "limit open files to {value} per process"),
                 Limit::Processes => write!(f, "limit processes to {value}"),

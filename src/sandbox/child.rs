@@ -152,6 +152,9 @@ fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
         wire,
         ..
     } = orders;
+    let has_group = belongings
+        .as_ref()
+        .is_some_and(|ours| ours.cgroup.is_some());
     let (directory, turns) = match belongings {
         Some(ours) => (Some(ours.directory), Some(ours.turns)),
         None => (None, None),
@@ -170,6 +173,11 @@ fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
             sys::fds::close_all_but(keep).map_err(|error| Failure::at(let_go)(error.into()))?;
         }
         stay_with_launcher(plan, &wire)?;
+        if has_group {
+            // Only now: a namespace made at birth would begin at the launcher's group.
+            let made = sys::process::unshare(libc::CLONE_NEWCGROUP);
+            made.map_err(|error| Failure::at(0)(error.into()))?;
+        }
         if plan.isolation == Isolation::Landlock {
             open_doors(plan, &mut site)?;
         } else {
@@ -343,14 +351,14 @@ fn apply_own(step: &InsideStep) -> io::Result<()> {
             sys::mount::freeze_mount(std::os::fd::AsFd::as_fd(&root))
         }
         InsideStep::WorkingDirectory(path) => Ok(nix::unistd::chdir(path)?),
-        InsideStep::Limit { what, value } => limit(*what, *value),
+        InsideStep::Limit { what, value, most } => limit(*what, *value, *most),
         InsideStep::JoinUserNamespace(_)
         | InsideStep::OwnUserNamespace { .. }
         | InsideStep::ProveNoUserNamespaces => Err(Errno::ENOSYS.into()),
     }
 }
 
-fn limit(what: Limit, value: u64) -> io::Result<()> {
+fn limit(what: Limit, value: u64, most: u64) -> io::Result<()> {
     let resource = match what {
         Limit::CoreSize => Resource::RLIMIT_CORE,
         Limit::OpenFiles => Resource::RLIMIT_NOFILE,
@@ -361,6 +369,5 @@ fn limit(what: Limit, value: u64) -> io::Result<()> {
     };
     // The caller's own hard limit stays the ceiling: raising it would need privileges.
     let (_, hard) = nix::sys::resource::getrlimit(resource)?;
-    let value = value.min(hard);
-    Ok(setrlimit(resource, value, value)?)
+    Ok(setrlimit(resource, value.min(hard), most.min(hard))?)
 }

@@ -170,6 +170,8 @@ pub struct Belongings<'a> {
     pub directory: &'a Path,
     /// Shared by all of the caller's boxes.
     pub turns: OwnedFd,
+    /// The control group the box is born in.
+    pub cgroup: Option<BorrowedFd<'a>>,
 }
 
 /// Starts a box. Read this to know what happens, and in which order.
@@ -203,7 +205,13 @@ pub fn launch(
         pid: plan.namespaces.pid && !is_born_later,
         ..plan.namespaces
     };
-    let forked = process::clone_into(&proof, flags(namespaces)).map_err(LaunchError::Clone)?;
+    let group = belongings.as_ref().and_then(|ours| ours.cgroup);
+    let namespaces = Namespaces {
+        cgroup: namespaces.cgroup && group.is_none(),
+        ..namespaces
+    };
+    let forked =
+        process::clone_into_group(&proof, flags(namespaces), group).map_err(LaunchError::Clone)?;
     let (mut pid, pidfd) = match forked {
         Forked::Child => {
             drop((streams, wire));

@@ -97,7 +97,13 @@ impl Call {
             }
             let packet = self.packet()?;
             if let Some((stream, bytes)) = packet.output() {
-                front.show(stream, bytes).map_err(AskError::Streams)?;
+                match front.show(stream, bytes) {
+                    // Whoever read it has left, as `head` does.
+                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                        return Ok(Left::Detached);
+                    }
+                    shown => shown.map_err(AskError::Streams)?,
+                }
                 continue;
             }
             match self.understood(&packet)? {

@@ -18,6 +18,7 @@ use super::outcome::Outcome;
 use super::signals::watch_signals;
 use super::talk::{Ask, Line, Packet, Say, Seen};
 use super::{socket, supervise};
+use crate::limits::Wanted;
 use crate::plan::{Program, Source, Stdio};
 use crate::policy::{Access, SessionId};
 use crate::sandbox;
@@ -202,8 +203,8 @@ impl Call {
     /// Asks the session to end, and waits until it has.
     pub fn stop(&self, grace: Duration) -> Result<(), AskError> {
         let grace_ms = grace.as_millis() as u64;
-        self.ask(&Ask::Stop { grace_ms }, &[])?;
-        match self.answer(Instant::now() + grace + PATIENCE) {
+        let asked = self.ask(&Ask::Stop { grace_ms }, &[]);
+        match asked.and_then(|()| self.answer(Instant::now() + grace + PATIENCE)) {
             Ok(_) => {
                 // The line is closed when the session's name is free again.
                 let _ = self.answer(Instant::now() + PATIENCE);
@@ -211,7 +212,7 @@ impl Call {
             }
             // Gone without a word is gone as well.
             Err(AskError::Lost { source, .. })
-                if source.raw_os_error() == Some(libc::ECONNRESET) =>
+                if matches!(source.raw_os_error(), Some(libc::ECONNRESET | libc::EPIPE)) =>
             {
                 Ok(())
             }
@@ -237,6 +238,21 @@ impl Call {
     pub fn unmount(&self, name: &str, force: bool) -> Result<(), AskError> {
         let name = name.to_owned();
         self.done(&Ask::Unmount { name, force })
+    }
+
+    pub fn limit(&self, wanted: &Wanted) -> Result<(), AskError> {
+        self.done(&Ask::Limit {
+            memory: wanted.memory,
+            milli_cpus: wanted.milli_cpus,
+            pids: wanted.pids,
+            disk: wanted.disk,
+            io: wanted.io,
+            idle_ms: wanted.idle.map(|idle| idle.as_millis() as u64),
+        })
+    }
+
+    pub fn pause(&self, paused: bool) -> Result<(), AskError> {
+        self.done(&Ask::Pause { paused })
     }
 
     fn done(&self, ask: &Ask) -> Result<(), AskError> {

@@ -15,57 +15,17 @@ use super::backlog::Backlog;
 use super::errands::{live_mount, start};
 use super::socket;
 use super::talk::{self, Ask, Line, Say, SeenExec};
+use super::wish::Wish;
+use crate::limits::Wanted;
 use crate::plan::{Plan, Seen};
 use crate::policy::SessionId;
-use crate::sandbox::{LiveMount, Running};
+use crate::sandbox::Running;
 use crate::sys;
 
 /// As many as may talk to one session at the same time.
 const MOST_CLIENTS: usize = 256;
 /// How long somebody may take to make room for the news that it is over.
 const LAST_WORD_MS: u16 = 500;
-
-/// What a request asks of the supervisor itself.
-#[derive(Debug)]
-pub(super) enum Wish {
-    /// Tell this client what there is to see.
-    Inspect(usize),
-    Stop {
-        grace_ms: u64,
-    },
-    Signal(usize, i32),
-    /// What somebody attached typed.
-    Input(Vec<u8>),
-    Resize {
-        rows: u16,
-        columns: u16,
-    },
-    Attach(usize),
-    Mount(usize, LiveMount),
-    Unmount {
-        client: usize,
-        name: String,
-        force: bool,
-    },
-    /// A program was started, for the journal.
-    Executed {
-        exec: u32,
-        program: Vec<String>,
-    },
-}
-
-impl Wish {
-    fn names_a_client(&self) -> bool {
-        matches!(
-            self,
-            Self::Inspect(_)
-                | Self::Attach(_)
-                | Self::Signal(..)
-                | Self::Mount(..)
-                | Self::Unmount { .. }
-        )
-    }
-}
 
 #[derive(Debug)]
 pub(super) struct Control {
@@ -265,6 +225,28 @@ impl Control {
                     Err(why) => client.line.say(&Say::Refused { why }, &[])?,
                 }
             }
+            Ask::Limit {
+                memory,
+                milli_cpus,
+                pids,
+                disk,
+                io,
+                idle_ms,
+            } => wishes.push(Wish::Limit(
+                number,
+                Wanted {
+                    memory,
+                    milli_cpus,
+                    pids,
+                    disk,
+                    io,
+                    idle: idle_ms.map(std::time::Duration::from_millis),
+                },
+            )),
+            Ask::Pause { paused } => wishes.push(Wish::Pause {
+                client: number,
+                paused,
+            }),
             Ask::Unmount { name, force } => wishes.push(Wish::Unmount {
                 client: number,
                 name,

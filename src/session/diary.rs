@@ -108,6 +108,25 @@ impl Diary {
         self.by = BY_USER;
     }
 
+    pub(super) fn limited(&mut self, limit: &str, what: &str, happened: &str) {
+        if happened == "ended the session" {
+            self.by = "limit";
+        }
+        self.write(&What::Limit {
+            limit: limit.to_owned(),
+            value: what.to_owned(),
+            happened: happened.to_owned(),
+        });
+    }
+
+    pub(super) fn changed(&mut self, of: &str, to: &str) {
+        self.write(&What::Change {
+            of: of.to_owned(),
+            from: None,
+            to: to.to_owned(),
+        });
+    }
+
     pub(super) fn timed_out(&mut self, limit: Option<Duration>) {
         self.by = "limit";
         let value = limit.map(humantime::format_duration);
@@ -131,6 +150,7 @@ impl Diary {
             Outcome::Exited(code) => format!("exit code {code}"),
             Outcome::Killed(signal) => format!("signal {signal}"),
             Outcome::TimedOut => "the time limit".to_owned(),
+            Outcome::OverLimit(what) => what.clone(),
             Outcome::NotExecuted(_) => "the program could not be run".to_owned(),
         };
         let by = self.by.to_owned();

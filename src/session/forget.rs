@@ -71,7 +71,7 @@ pub fn remove(places: &Places, id: &SessionId, outputs: bool) -> Result<(), Remo
         Err(error) => return Err(failed(error)),
     }
     drop(lock);
-    places.sweep();
+    places.sweep_one(id);
     Ok(())
 }
 

@@ -11,6 +11,8 @@ mod errands;
 mod error;
 mod forget;
 mod front;
+mod limits;
+mod listening;
 mod made;
 mod outcome;
 mod outputs;
@@ -23,6 +25,7 @@ mod signals;
 mod socket;
 mod supervise;
 mod talk;
+mod wish;
 
 pub use attach::Left;
 pub use client::{AskError, Call, Words};

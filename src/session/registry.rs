@@ -218,15 +218,20 @@ impl Places {
             else {
                 continue;
             };
-            let dead = match super::socket::call(&self.runtime, &id) {
-                Err(error) => error.raw_os_error() == Some(libc::ECONNREFUSED),
-                Ok(_) => false,
-            };
-            if dead && fs::remove_file(self.socket(&id)).is_ok() {
+            if self.sweep_one(&id) {
                 swept.push(id);
             }
         }
         swept
+    }
+
+    /// The same for one session.
+    pub(super) fn sweep_one(&self, id: &SessionId) -> bool {
+        let dead = match super::socket::call(&self.runtime, id) {
+            Err(error) => error.raw_os_error() == Some(libc::ECONNREFUSED),
+            Ok(_) => false,
+        };
+        dead && fs::remove_file(self.socket(id)).is_ok()
     }
 }
 

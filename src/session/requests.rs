@@ -4,10 +4,11 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::control::{Control, Wish};
+use super::control::Control;
 use super::record::RecordedMount;
 use super::supervise::Life;
 use super::talk::{Say, Seen};
+use super::wish::Wish;
 use crate::plan::{BindMode, Place};
 use crate::sandbox::{LiveMount, Running};
 
@@ -28,6 +29,7 @@ impl Life<'_> {
         let Some(control) = &mut self.control else {
             return Ok(());
         };
+        self.limits.touch();
         for wish in control.serve(asked, self.plan, running)? {
             match wish {
                 Wish::Inspect(client) => self.show_to(client, running),
@@ -37,11 +39,20 @@ impl Life<'_> {
                 }
                 Wish::Signal(client, signal) => {
                     self.diary.signalled(signal);
-                    running.signal(signal)?;
+                    // A box that is gone by now says so itself.
+                    let _ = running.signal(signal);
                     self.answer(client, &Say::Done);
                 }
-                Wish::Stop { grace_ms } => self.stop(running, grace_ms)?,
+                Wish::Stop { grace_ms } => self.stop(running, grace_ms),
                 Wish::Attach(client) => self.attach(client),
+                Wish::Limit(client, wanted) => {
+                    let done = self.limit(&wanted);
+                    self.answer_done(client, done);
+                }
+                Wish::Pause { client, paused } => {
+                    let done = self.pause(paused);
+                    self.answer_done(client, done);
+                }
                 Wish::Mount(client, wanted) => self.mount(client, wanted, running),
                 Wish::Unmount {
                     client,
@@ -58,6 +69,14 @@ impl Life<'_> {
             }
         }
         Ok(())
+    }
+
+    fn answer_done(&mut self, client: usize, done: Result<(), String>) {
+        let say = match done {
+            Ok(()) => Say::Done,
+            Err(why) => Say::Refused { why },
+        };
+        self.answer(client, &say);
     }
 
     /// Shows a folder; the answer comes when every process in the box sees it.
@@ -164,32 +183,34 @@ impl Life<'_> {
             plan: serde_json::to_value(self.plan).unwrap_or_default(),
             refused: self.refused.clone(),
             mounted: self.mounted.iter().map(noted).collect(),
+            paused: self.limits.is_paused,
+            limits: self.limits.told(),
         };
         control.inspected(client, seen);
     }
 
     /// Asks what runs to end; what has not by then is ended.
-    fn stop(&mut self, running: &Running, grace_ms: u64) -> io::Result<()> {
+    fn stop(&mut self, running: &Running, grace_ms: u64) {
         self.is_stopping = true;
         self.diary.asked_to_stop();
         let until = Instant::now() + Duration::from_millis(grace_ms.min(MOST_GRACE_MS));
         self.end_at = Some(self.end_at.map_or(until, |at| at.min(until)));
+        // A box that is gone by now says so itself.
         let execs = self.control.iter().flat_map(Control::execs);
         for exec in execs {
-            running.signal_exec(exec.exec, libc::SIGTERM)?;
+            let _ = running.signal_exec(exec.exec, libc::SIGTERM);
         }
         if self.has_program {
-            return running.signal(libc::SIGTERM);
+            let _ = running.signal(libc::SIGTERM);
         }
-        self.stop_if_asked(running)
+        self.stop_if_asked(running);
     }
 
     /// A box that stays has to be told when its last program has ended.
-    pub(super) fn stop_if_asked(&mut self, running: &Running) -> io::Result<()> {
+    pub(super) fn stop_if_asked(&mut self, running: &Running) {
         let has_execs = self.control.as_ref().is_some_and(Control::has_execs);
-        match self.is_stopping && !self.has_program && !has_execs {
-            true => running.stop(),
-            false => Ok(()),
+        if self.is_stopping && !self.has_program && !has_execs {
+            let _ = running.stop();
         }
     }
 }

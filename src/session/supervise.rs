@@ -16,17 +16,19 @@ use super::diary::Diary;
 use super::directory::Directory;
 use super::error::RunError;
 use super::front::Front;
+use super::limits::Limits;
+use super::listening::open_control;
 use super::outcome::Outcome;
 use super::outputs::Outputs;
 use super::record::{Record, now};
 use super::signals::watch_signals;
-use super::socket;
 use super::talk::Say;
+use crate::limits::Wanted;
 use crate::plan::Plan;
 use crate::sandbox::{self, Belongings, LiveMount, Message, Running};
 
 /// Between asking a program to end and ending it.
-const GRACE: Duration = Duration::from_secs(2);
+pub(super) const GRACE: Duration = Duration::from_secs(2);
 /// How long output that is already there may take to be shown.
 pub(super) const LAST_WORDS: Duration = Duration::from_secs(5);
 
@@ -50,6 +52,9 @@ pub struct Manner {
     pub detached: Option<OwnedFd>,
     /// Where journals are kept.
     pub journals: PathBuf,
+    pub limits: Wanted,
+    /// Where it is said that something is weaker than it sounds.
+    pub say: Option<fn(&str)>,
 }
 
 /// Carries a plan out from start to end.
@@ -76,13 +81,20 @@ fn live(
     last: &mut Option<Control>,
 ) -> Result<Ended, RunError> {
     let turns = directory.turns()?;
-    directory.seal()?;
     let signals = watch_signals()?;
+    let mut limits = Limits::choose(plan, &manner.limits)?;
+    if let Some(say) = manner.say {
+        limits.told().iter().for_each(|note| say(note));
+    }
     let belongings = Belongings {
         directory: directory.path(),
         turns,
+        cgroup: limits.cgroup(),
     };
+    let ground = limits.ground(directory.path());
+    directory.seal()?;
     let mut running = sandbox::launch(plan, filters, Some(belongings))?;
+    limits.begin(plan, &running, ground)?;
     // The box is being built meanwhile.
     let control = open_control(plan, directory, &manner)?;
     let outputs = match manner.detached {
@@ -92,6 +104,7 @@ fn live(
     let told = manner.detached.take();
     let diary = Diary::begin(plan, &manner.journals);
     let mut life = Life::begin(plan, &mut running, control, outputs, told, diary)?;
+    life.limits = limits;
     life.write_record(directory.path())?;
     let outcome = life.live(&running, &signals)?;
     life.last_words(&outcome);
@@ -112,29 +125,6 @@ fn live(
     })
 }
 
-/// A session in front of its caller does without when there is no place for a socket; one that
-/// nobody could ever reach again does not start.
-fn open_control(
-    plan: &Plan,
-    directory: &mut Directory,
-    manner: &Manner,
-) -> Result<Option<Control>, RunError> {
-    let Some(session) = &plan.session else {
-        return Ok(None);
-    };
-    let _ = directory.runtime(&manner.runtime);
-    let opened = socket::directory(&manner.runtime)
-        .and_then(|()| Control::open(&manner.runtime, &session.id));
-    match opened {
-        Ok(control) => Ok(Some(control)),
-        Err(_) if manner.detached.is_none() => Ok(None),
-        Err(source) => Err(RunError::Socket {
-            path: manner.runtime.display().to_string(),
-            source,
-        }),
-    }
-}
-
 /// What a supervisor was woken by.
 #[derive(Debug, Default)]
 struct Woken {
@@ -152,6 +142,7 @@ pub(super) struct Life<'a> {
     pub(super) refused: Vec<String>,
     /// What was shown after the start.
     pub(super) mounted: Vec<LiveMount>,
+    pub(super) limits: Limits,
     pub(super) not_executed: Option<i32>,
     /// When the program is asked to end, and when it is ended.
     pub(super) ask_at: Option<Instant>,
@@ -187,6 +178,7 @@ impl<'a> Life<'a> {
             front: Front::new(plan.stdio, &mut running.streams.pipes)?,
             refused: Vec::new(),
             mounted: Vec::new(),
+            limits: Limits::default(),
             not_executed: None,
             // A limit beyond the end of time is none.
             ask_at: plan
@@ -215,6 +207,7 @@ impl<'a> Life<'a> {
                 asked,
             } = self.wait(running, signals)?;
             self.keep_time(running);
+            self.keep_limits(running);
             if asked.contains(&true) {
                 self.serve(&asked, running)?;
             }
@@ -246,7 +239,13 @@ impl<'a> Life<'a> {
         if let Some(outputs) = &self.outputs {
             outputs.interests(&mut waiting, behind_until.is_some());
         }
-        let next = [self.ask_at, self.end_at, behind_until];
+        self.limits.interests(&mut waiting);
+        let next = [
+            self.ask_at,
+            self.end_at,
+            behind_until,
+            self.limits.wake_at(),
+        ];
         let next = next.into_iter().flatten().min();
         let timeout = next.map_or(PollTimeout::NONE, |at| {
             let left = at.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
@@ -269,7 +268,10 @@ impl<'a> Life<'a> {
     fn hear(&mut self, running: &Running) -> Result<Option<Outcome>, RunError> {
         let message = match running.receive() {
             Ok(message) => message,
-            Err(error) if error.raw_os_error() == Some(libc::ECONNRESET) => None,
+            // Said once when pid 1 left before it had heard all; its last words come after that.
+            Err(error) if error.raw_os_error() == Some(libc::ECONNRESET) => {
+                running.receive().unwrap_or(None)
+            }
             Err(error) => return Err(error.into()),
         };
         match message {
@@ -291,12 +293,12 @@ impl<'a> Life<'a> {
             Some(Message::ExecEnded { exec: 0, status }) => {
                 self.diary.ended(0, status, self.not_executed);
                 self.has_program = false;
-                self.stop_if_asked(running)?;
+                self.stop_if_asked(running);
             }
             Some(Message::ExecEnded { exec, status }) => {
                 self.diary.ended(exec, status, None);
                 self.tell(exec, &Say::Ended { status });
-                self.stop_if_asked(running)?;
+                self.stop_if_asked(running);
             }
             Some(Message::Terminal(master)) => match &mut self.outputs {
                 Some(outputs) => outputs.take_terminal(master)?,
@@ -309,6 +311,8 @@ impl<'a> Life<'a> {
                     detach::say(told, 0);
                 }
             }
+            // Nobody's shell waits for a session in the background, nor for one that is paused.
+            Some(Message::Stopped { .. }) if self.outputs.is_some() || self.limits.is_paused => {}
             Some(Message::Stopped { .. }) => self.stop_with_it(running)?,
             Some(Message::Refused(what)) => {
                 self.diary.refused(&what);
@@ -316,6 +320,9 @@ impl<'a> Life<'a> {
             }
             Some(Message::Ended { status }) => {
                 self.said_ended = true;
+                if let Some(what) = self.limits.over() {
+                    return Ok(Some(Outcome::OverLimit(what)));
+                }
                 return Ok(Some(match (self.timed_out, self.not_executed) {
                     (true, _) => Outcome::TimedOut,
                     (false, Some(errno)) => Outcome::NotExecuted(errno),
@@ -336,7 +343,10 @@ impl<'a> Life<'a> {
             ) => {}
             // Pid 1 is gone without a word: somebody killed it, and the box with it.
             None if self.timed_out => return Ok(Some(Outcome::TimedOut)),
-            None => return Ok(Some(Outcome::Killed(libc::SIGKILL))),
+            None => {
+                let over = self.limits.over().map(Outcome::OverLimit);
+                return Ok(Some(over.unwrap_or(Outcome::Killed(libc::SIGKILL))));
+            }
         }
         Ok(None)
     }
@@ -361,21 +371,6 @@ impl<'a> Life<'a> {
         self.front.stop_with_it(Instant::now() + LAST_WORDS)?;
         self.is_woken = true;
         running.signal(Signal::SIGCONT as i32)
-    }
-
-    fn keep_time(&mut self, running: &Running) {
-        let now = Instant::now();
-        if self.ask_at.is_some_and(|at| at <= now) {
-            self.ask_at = None;
-            self.timed_out = true;
-            self.diary.timed_out(self.plan.timeout);
-            self.end_at = Some(now + GRACE);
-            let _ = running.signal(Signal::SIGTERM as i32);
-        }
-        if self.end_at.is_some_and(|at| at <= now) {
-            self.end_at = None;
-            let _ = running.kill();
-        }
     }
 
     /// Shows what the program had said before it ended.

@@ -49,6 +49,19 @@ pub(super) enum Ask {
         read_only: bool,
         name: String,
     },
+    /// Other limits from now on.
+    Limit {
+        memory: Option<u64>,
+        milli_cpus: Option<u64>,
+        pids: Option<u64>,
+        disk: Option<u64>,
+        io: Option<u64>,
+        idle_ms: Option<u64>,
+    },
+    /// Stop everything in the box where it is, or let it go on.
+    Pause {
+        paused: bool,
+    },
     /// Take away a folder that was shown later.
     Unmount {
         name: String,
@@ -99,6 +112,9 @@ pub struct Seen {
     pub refused: Vec<String>,
     /// What was shown after the start.
     pub mounted: Vec<RecordedMount>,
+    pub paused: bool,
+    /// How its limits are held.
+    pub limits: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

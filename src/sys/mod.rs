@@ -6,6 +6,7 @@ pub(crate) mod capabilities;
 pub(crate) mod fds;
 pub(crate) mod heap;
 pub(crate) mod kernel;
+pub(crate) mod limits;
 pub(crate) mod mount;
 pub(crate) mod net;
 pub(crate) mod notify;

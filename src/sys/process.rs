@@ -52,10 +52,39 @@ struct CloneArgs {
 /// Clones this process into the given new namespaces. Containers often answer the newer call as
 /// if the kernel did not have it, because a filter cannot look into its arguments.
 pub(crate) fn clone_into(proof: &SingleThreaded, namespaces: i32) -> io::Result<Forked> {
-    match clone_newer(proof, namespaces) {
-        Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => clone_older(proof, namespaces),
+    clone_into_group(proof, namespaces, None)
+}
+
+/// As `clone_into`; with a control group the child is born in it. `CLONE_NEWCGROUP` must not be
+/// asked for together with one: the kernel would make the caller's own group the top of the new
+/// namespace. The child leaves for a namespace of its own once it is born.
+pub(crate) fn clone_into_group(
+    proof: &SingleThreaded,
+    namespaces: i32,
+    group: Option<BorrowedFd<'_>>,
+) -> io::Result<Forked> {
+    match clone_newer(proof, namespaces, group) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
+            let forked = clone_older(proof, namespaces)?;
+            if let (Forked::Child, Some(group)) = (&forked, group)
+                && join_group(group).is_err()
+            {
+                // Better no box than one without its limits; the launcher hears of the end.
+                exit_now(125)
+            }
+            Ok(forked)
+        }
         other => other,
     }
+}
+
+/// Moves this process into a control group.
+pub(crate) fn join_group(group: BorrowedFd<'_>) -> io::Result<()> {
+    use nix::fcntl::{OFlag, openat};
+    let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+    let file = openat(group, c"cgroup.procs", flags, nix::sys::stat::Mode::empty())?;
+    nix::unistd::write(&file, b"0")?;
+    Ok(())
 }
 
 fn clone_older(_proof: &SingleThreaded, namespaces: i32) -> io::Result<Forked> {
@@ -92,12 +121,19 @@ fn forked(ret: libc::c_long, pidfd: &libc::c_int) -> io::Result<Forked> {
     }
 }
 
-fn clone_newer(_proof: &SingleThreaded, namespaces: i32) -> io::Result<Forked> {
+fn clone_newer(
+    _proof: &SingleThreaded,
+    namespaces: i32,
+    group: Option<BorrowedFd<'_>>,
+) -> io::Result<Forked> {
+    const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
     let mut pidfd: libc::c_int = -1;
+    let born_elsewhere = group.map_or(0, |_| CLONE_INTO_CGROUP);
     let args = CloneArgs {
-        flags: namespaces as u32 as u64 | libc::CLONE_PIDFD as u64,
+        flags: namespaces as u32 as u64 | libc::CLONE_PIDFD as u64 | born_elsewhere,
         pidfd: (&raw mut pidfd) as u64,
         exit_signal: libc::SIGCHLD as u64,
+        cgroup: group.map_or(0, |group| group.as_raw_fd() as u64),
         ..CloneArgs::default()
     };
     // SAFETY: the arguments live across the call, no stack is given so the child goes on with a

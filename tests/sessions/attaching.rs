@@ -119,6 +119,31 @@ fn one_that_stalls_holds_nobody_up_and_costs_little() {
     assert_ne!(stalled.wait().unwrap().code(), Some(0));
 }
 
+#[test]
+fn a_reader_that_leaves_leaves_the_program_running() {
+    let ground = Ground::new();
+    let id = ground.start(
+        &[],
+        &["sh", "-c", "while :; do echo noise; sleep 0.01; done"],
+    );
+    for verb in [&["attach"][..], &["logs", "-f"]] {
+        let mut child = ground.spawn(&[verb, &[&id]].concat());
+        let mut out = child.stdout.take().unwrap();
+        out.read_exact(&mut [0u8; 6]).unwrap();
+        drop(out);
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{verb:?}");
+        let mut err = String::new();
+        child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut err)
+            .unwrap();
+        assert!(!err.contains("error"), "{verb:?}: {err}");
+    }
+    assert_eq!(ground.state(&id), "running");
+}
+
 /// What is typed ahead of a program that does not read is bounded as well.
 #[test]
 fn typing_without_end_costs_little() {
@@ -160,7 +185,7 @@ fn those_who_left_are_forgotten() {
         ground.json(&["inspect", &id])["id"] == "s"
     });
     let before = open();
-    for _ in 0..20 {
+    for _ in 0..10 {
         ground.exec(&id, &["true"]).ok();
         let mut child = ground.spawn(&["attach", &id]);
         send(child.id() as i32, Signal::SIGKILL);

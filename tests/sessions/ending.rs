@@ -67,6 +67,24 @@ fn stop_of_one_that_does_not_run_says_so() {
 }
 
 #[test]
+fn several_who_stop_the_same_one_all_hear_of_the_end() {
+    let ground = Ground::new();
+    ground.sleeper("a");
+    std::thread::scope(|scope| {
+        let stop = || ground.say(&["stop", "a"]);
+        let runs: Vec<_> = (0..4).map(|_| scope.spawn(stop)).collect();
+        for run in runs {
+            let ran = run.join().unwrap();
+            assert!(
+                ran.code == 0 || ran.err.contains("it is not running"),
+                "{ran:?}"
+            );
+        }
+    });
+    assert_eq!(ground.state("a"), "ended");
+}
+
+#[test]
 fn several_are_stopped_in_one_go() {
     let ground = Ground::new();
     ground.sleeper("a");
@@ -151,7 +169,7 @@ fn a_time_limit_ends_a_session_in_the_background() {
 #[test]
 fn the_last_words_of_a_program_are_kept() {
     let ground = Ground::new();
-    for _ in 0..5 {
+    for _ in 0..3 {
         let id = ground.start(
             &[],
             &[

@@ -246,7 +246,7 @@ fn half_open_ones_and_ones_that_never_read_hold_nobody_up() {
 fn programs_of_those_who_left_do_not_pile_up() {
     let ground = Ground::new();
     let id = ground.sleeper("s");
-    for _ in 0..30 {
+    for _ in 0..15 {
         let mut child = ground.spawn(&["exec", &id, "--", "sleep", "1000"]);
         crate::watch::send(child.id() as i32, nix::sys::signal::Signal::SIGKILL);
         child.wait().unwrap();

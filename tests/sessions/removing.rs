@@ -22,7 +22,7 @@ fn one_that_runs_is_not_removed_unless_forced() {
 #[test]
 fn one_that_was_just_stopped_can_be_removed_at_once_and_started_again() {
     let ground = Ground::new();
-    for _ in 0..10 {
+    for _ in 0..5 {
         ground.sleeper("s");
         ground.say(&["stop", "s"]).ok();
         ground.say(&["rm", "s"]).ok();

@@ -107,6 +107,31 @@ fn a_name_that_runs_is_not_started_again() {
 }
 
 #[test]
+fn of_several_that_want_one_name_at_once_one_gets_it() {
+    let ground = Ground::new();
+    let codes: Vec<_> = std::thread::scope(|scope| {
+        let start = || {
+            ground
+                .try_start(&["--name", "one"], &["sleep", "1000"])
+                .code
+        };
+        let runs: Vec<_> = (0..4).map(|_| scope.spawn(start)).collect();
+        runs.into_iter().map(|run| run.join().unwrap()).collect()
+    });
+    assert_eq!(
+        codes.iter().filter(|code| **code == 0).count(),
+        1,
+        "{codes:?}"
+    );
+    assert_eq!(
+        codes.iter().filter(|code| **code == 125).count(),
+        3,
+        "{codes:?}"
+    );
+    ground.exec("one", &["true"]).ok();
+}
+
+#[test]
 fn the_flags_of_the_background_ask_for_it() {
     let ground = Ground::new();
     for flag in ["--keep", "--tty", "-i"] {

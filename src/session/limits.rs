@@ -1,0 +1,191 @@
+//! A session's limits, as its supervisor holds them.
+
+use std::fs::File;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::Instant;
+
+use nix::poll::PollFd;
+use nix::sys::signal::Signal;
+
+use super::error::RunError;
+use super::supervise::{GRACE, Life};
+use crate::limits::{self, Action, Ground, Holder, LimitError, Verdict, Wanted, Way};
+use crate::plan::{OwnFolder, Plan};
+use crate::sandbox::Running;
+
+#[derive(Debug, Default)]
+pub(super) struct Limits {
+    /// Nobody watches a box that has no limits.
+    holder: Option<Holder>,
+    over: Option<String>,
+    pub(super) is_paused: bool,
+}
+
+impl Limits {
+    pub(super) fn choose(plan: &Plan, wanted: &Wanted) -> Result<Self, RunError> {
+        let session = plan
+            .session
+            .as_ref()
+            .filter(|_| *wanted != Wanted::default());
+        let holder = session.map(|session| limits::choose(wanted, &session.id));
+        let holder = holder.transpose()?;
+        if let (Some(Way::Supervision { because }), true) =
+            (holder.as_ref().map(Holder::way), wanted.io.is_some())
+        {
+            return Err(RunError::NoIoLimit(because.clone()));
+        }
+        Ok(Self {
+            holder,
+            ..Self::default()
+        })
+    }
+
+    pub(super) fn cgroup(&self) -> Option<BorrowedFd<'_>> {
+        self.holder.as_ref().and_then(Holder::cgroup)
+    }
+
+    /// What of the session lies on a disk; opened before the home is closed to everybody.
+    pub(super) fn ground(&self, directory: &Path) -> Ground {
+        if self.holder.is_none() {
+            return Ground::default();
+        }
+        let folders = [OwnFolder::Home, OwnFolder::Outputs];
+        let open = |folder: OwnFolder| File::open(directory.join(folder.path()));
+        let folders = folders.into_iter().filter_map(|folder| open(folder).ok());
+        Ground::new(folders.map(OwnedFd::from).collect(), Vec::new())
+    }
+
+    pub(super) fn begin(
+        &mut self,
+        plan: &Plan,
+        running: &Running,
+        ground: Ground,
+    ) -> Result<(), LimitError> {
+        match &mut self.holder {
+            Some(holder) => holder.begin(running.pid(), plan.namespaces.pid, ground),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn interests<'a>(&'a self, out: &mut Vec<PollFd<'a>>) {
+        let events = self.holder.iter().flat_map(Holder::events);
+        out.extend(events.map(|(fd, flags)| PollFd::new(fd, flags)));
+    }
+
+    pub(super) fn wake_at(&self) -> Option<Instant> {
+        self.holder.as_ref().and_then(Holder::wake_at)
+    }
+
+    /// The limit that ended the session, in a sentence.
+    pub(super) fn over(&self) -> Option<String> {
+        self.over.clone()
+    }
+
+    /// Somebody did something: the box is not idle.
+    pub(super) fn touch(&mut self) {
+        self.holder.iter_mut().for_each(Holder::touch);
+    }
+
+    /// How the limits are held and where they are weaker than they sound.
+    pub(super) fn told(&self) -> Vec<String> {
+        let Some(holder) = &self.holder else {
+            return Vec::new();
+        };
+        let way = format!("limits are held {}", holder.way());
+        std::iter::once(way).chain(holder.weaker()).collect()
+    }
+}
+
+impl Life<'_> {
+    /// Asks a program to end whose time is up, and ends one that was asked.
+    pub(super) fn keep_time(&mut self, running: &Running) {
+        let now = Instant::now();
+        if self.ask_at.is_some_and(|at| at <= now) {
+            self.ask_at = None;
+            self.timed_out = true;
+            self.diary.timed_out(self.plan.timeout);
+            self.end_at = Some(now + GRACE);
+            let _ = running.signal(Signal::SIGTERM as i32);
+        }
+        if self.end_at.is_some_and(|at| at <= now) {
+            self.end_at = None;
+            let _ = running.kill();
+        }
+    }
+
+    /// Looks at the box when it is time, and ends or stops one that takes too much.
+    pub(super) fn keep_limits(&mut self, running: &Running) {
+        let Some(holder) = &mut self.limits.holder else {
+            return;
+        };
+        if holder.wake_at().is_some_and(|at| at > Instant::now()) && holder.events().count() == 0 {
+            return;
+        }
+        match holder.check() {
+            Verdict::Fine => {}
+            Verdict::Held { limit, what } => self.diary.limited(&limit.to_string(), &what, "held"),
+            // In front of a caller a box that only stood still would look as if it hung.
+            Verdict::Over {
+                limit,
+                what,
+                action,
+            } if action == Action::Kill || self.outputs.is_none() => {
+                self.diary
+                    .limited(&limit.to_string(), &what, "ended the session");
+                self.limits.over = Some(what);
+                if let Some(holder) = &mut self.limits.holder {
+                    let _ = holder.kill_all();
+                }
+                let _ = running.kill();
+            }
+            Verdict::Over { limit, what, .. } => {
+                self.diary
+                    .limited(&limit.to_string(), &what, "paused the session");
+                self.pause(true).unwrap_or_default();
+            }
+        }
+    }
+
+    /// Stops everything in the box, or lets it go on.
+    pub(super) fn pause(&mut self, paused: bool) -> Result<(), String> {
+        let session = self.plan.session.as_ref();
+        if self.limits.holder.is_none() {
+            return Err(match session {
+                Some(_) => "only sessions that were started with a limit can be paused".to_owned(),
+                None => "it is not a session".to_owned(),
+            });
+        }
+        let Some(holder) = &mut self.limits.holder else {
+            return Ok(());
+        };
+        // Said before it is so: pid 1 tells of every program that is stopped.
+        self.limits.is_paused |= paused;
+        let done = match paused {
+            true => holder.freeze(),
+            false => holder.thaw(),
+        };
+        done.map_err(|error| error.to_string())?;
+        self.limits.is_paused = paused;
+        Ok(())
+    }
+
+    /// Other limits from now on; what must be known about them.
+    pub(super) fn limit(&mut self, wanted: &Wanted) -> Result<(), String> {
+        let Some(holder) = &mut self.limits.holder else {
+            return Err("only sessions that were started with a limit can get others".to_owned());
+        };
+        let before = *holder.wanted();
+        let wanted = Wanted {
+            memory: wanted.memory.or(before.memory),
+            milli_cpus: wanted.milli_cpus.or(before.milli_cpus),
+            pids: wanted.pids.or(before.pids),
+            disk: wanted.disk.or(before.disk),
+            io: wanted.io.or(before.io),
+            idle: wanted.idle.or(before.idle),
+        };
+        holder.change(&wanted).map_err(|error| error.to_string())?;
+        self.diary.changed("limits", &format!("{wanted:?}"));
+        Ok(())
+    }
+}
