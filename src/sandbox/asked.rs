@@ -16,7 +16,7 @@ use super::mounts::Site;
 use super::place::{self, Kind};
 use super::sources::{self, Found};
 use super::trouble::{InPart, Trouble};
-use super::{asked_systems, overlay};
+use super::{asked_systems, overlay, owners};
 use crate::plan::{AskedMode, AskedStep, BuildStep, Ground, Origin, OverlayWrites, Part};
 use crate::sys::mount::{self, ATTR_NO_DEVICES, ATTR_NO_SETUID, ATTR_READ_ONLY};
 use crate::sys::{self, at};
@@ -107,6 +107,9 @@ pub(super) fn set_up(site: &mut Site<'_>, terms: &Ground) -> Result<(), Trouble>
         made: 0,
         spent: Vec::new(),
     };
+    if let Some(label) = &terms.label {
+        owners::write_at(&stage.proc, "self/attr/fscreate", label.as_bytes())?;
+    }
     if site.steps.iter().any(needs_store) {
         let store = memory().in_part(Part::Mount)?;
         mount::attach(store.as_fd(), top.as_fd())?;

@@ -11,15 +11,22 @@ use nix::sys::termios::{LocalFlags, OutputFlags, SetArg, tcgetattr, tcsetattr};
 use super::wire::{Message, Wire};
 use crate::plan::{Plan, Stdio};
 use crate::sys;
+use crate::sys::tty::Size;
 
 /// Before the program can look at it: the caller's size, and no second echo or line ending where
 /// the caller's terminal stays as it is.
 fn fit_to_callers(plan: &Plan, master: BorrowedFd<'_>) -> io::Result<()> {
     let is = |number: usize| plan.stdio[number] == Stdio::Terminal;
     let callers = (0..3).find(|number| is(*number));
-    if let Some(Ok(size)) = callers.map(|n| sys::tty::size(sys::fds::standard(n as i32))) {
-        sys::tty::set_size(master, size)?;
-    }
+    let callers = callers.map(|n| sys::tty::size(sys::fds::standard(n as i32)));
+    // Nobody sits there yet: what programs take for a terminal when they are not told.
+    let usual = Size {
+        rows: 24,
+        columns: 80,
+        width: 0,
+        height: 0,
+    };
+    sys::tty::set_size(master, callers.and_then(Result::ok).unwrap_or(usual))?;
     if !(is(0) && is(1)) {
         let mut modes = tcgetattr(master)?;
         modes.local_flags.remove(LocalFlags::ECHO);

@@ -130,14 +130,11 @@ fn be_born(proof: &SingleThreaded, wire: &Wire) {
     let leave = |error: io::Error| -> ! {
         sys::process::exit_now(error.raw_os_error().unwrap_or(libc::EIO))
     };
-    if let Err(error) = sys::process::unshare(libc::CLONE_NEWPID) {
-        leave(error);
-    }
-    match sys::process::fork(proof) {
-        Ok(None) => {
+    match sys::process::fork_beside(proof) {
+        Ok(true) => {
             let _ = wire.send(&Message::Here);
         }
-        Ok(Some(_)) => sys::process::exit_now(0),
+        Ok(false) => sys::process::exit_now(0),
         Err(error) => leave(error),
     }
 }
@@ -224,7 +221,8 @@ fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
         let before = plan.build.len() + plan.inside.len() + LATE.len();
         for (number, what) in plan.ready.iter().enumerate() {
             let failed = Failure::at(before + number);
-            ready::apply(what, &mut start, &mut more_filters).map_err(failed)?;
+            let proc = site.stage.as_ref().map(|stage| &stage.proc);
+            ready::apply(what, proc, &mut start, &mut more_filters).map_err(failed)?;
         }
         Ok(())
     })();

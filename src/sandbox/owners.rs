@@ -224,14 +224,14 @@ pub(super) fn write_own_maps(
     first: bool,
 ) -> Result<(), Trouble> {
     let map = |(inside, outside): (u32, u32)| format!("{inside} {outside} 1\n");
-    write_at(proc, "self/uid_map", &map(uid)).in_part(Part::UserMap)?;
-    match first.then(|| write_at(proc, "self/setgroups", "deny\n")) {
+    write_at(proc, "self/uid_map", map(uid).as_bytes()).in_part(Part::UserMap)?;
+    match first.then(|| write_at(proc, "self/setgroups", b"deny\n")) {
         None | Some(Ok(())) => {}
         // A kernel without the file needs none.
         Some(Err(error)) if error.raw_os_error() == Some(libc::ENOENT) => {}
         Some(Err(error)) => return Err(Trouble::new(Part::Groups, error)),
     }
-    write_at(proc, "self/gid_map", &map(gid)).in_part(Part::GroupMap)
+    write_at(proc, "self/gid_map", map(gid).as_bytes()).in_part(Part::GroupMap)
 }
 
 /// A user namespace inside the first: the one to be seen from inside, and if it is the last one
@@ -253,8 +253,8 @@ pub(super) fn second_namespace(
 }
 
 /// Writes to a file below a folder that may have no name here any more.
-pub(super) fn write_at(folder: &OwnedFd, name: &str, content: &str) -> io::Result<()> {
+pub(super) fn write_at(folder: &OwnedFd, name: &str, content: &[u8]) -> io::Result<()> {
     let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
     let file = nix::fcntl::openat(folder, name, flags, Mode::empty())?;
-    io::Write::write_all(&mut fs::File::from(file), content.as_bytes())
+    io::Write::write_all(&mut fs::File::from(file), content)
 }

@@ -2,13 +2,14 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use nix::unistd::chdir;
 
-use super::trouble::{InPart, Trouble};
+use super::owners;
+use super::trouble::Trouble;
 use crate::plan::{Part, ReadyStep};
 use crate::sys;
 
@@ -18,6 +19,7 @@ const INSTRUCTION: usize = 8;
 /// Leaves where the program starts and what filters came late with the caller.
 pub(super) fn apply(
     step: &ReadyStep,
+    proc: Option<&OwnedFd>,
     start: &mut Option<PathBuf>,
     filters: &mut Vec<Vec<u8>>,
 ) -> Result<(), Trouble> {
@@ -52,7 +54,8 @@ pub(super) fn apply(
         }
         ReadyStep::NewSession => Ok(nix::unistd::setsid().map(drop)?),
         ReadyStep::Label(label) => {
-            std::fs::write("/proc/self/attr/exec", label.as_bytes()).in_part(Part::Whole)
+            let proc = proc.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))?;
+            Ok(owners::write_at(proc, "self/attr/exec", label.as_bytes())?)
         }
     }
 }

@@ -174,6 +174,19 @@ pub(crate) fn unshare(kind: libc::c_int) -> io::Result<()> {
     check(ret.into()).map(drop)
 }
 
+/// Forks into a new pid namespace; the child is a child of this process's parent, which can wait
+/// for it and is whom it can die with. `true` on the child's side.
+pub(crate) fn fork_beside(_proof: &SingleThreaded) -> io::Result<bool> {
+    let args = CloneArgs {
+        flags: (libc::CLONE_NEWPID | libc::CLONE_PARENT) as u64,
+        ..CloneArgs::default()
+    };
+    // SAFETY: the arguments live across the call, no stack is given so the child goes on with a
+    // copy of this one, and `_proof` says that no other thread's lock is copied in a held state.
+    let ret = unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<CloneArgs>()) };
+    check(ret).map(|pid| pid == 0)
+}
+
 /// Starts a child that shares this process's memory until it becomes another program, while
 /// this process waits: nothing is copied. A `child` that returns is ended.
 pub(crate) fn spawn(_proof: &SingleThreaded, child: &mut dyn FnMut()) -> io::Result<libc::pid_t> {
