@@ -1,5 +1,6 @@
 //! Folders on a disk, which are counted in both ways.
 
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use cowork_linux::limits::{Action, Limit, Verdict, Wanted};
@@ -15,7 +16,6 @@ fn at_most(bytes: u64) -> Wanted {
 
 /// Not in /tmp, which may be in memory, and which the box covers.
 fn folder() -> tempfile::TempDir {
-    use std::os::unix::fs::PermissionsExt;
     let mut builder = tempfile::Builder::new();
     let builder = builder.prefix("cowork-limits-");
     let folder = builder.tempdir_in("/var/tmp").unwrap();
@@ -44,7 +44,14 @@ fn filled(what: &str, limit: u64, time: Duration) -> Verdict {
     if verdict == Verdict::Fine {
         assert_eq!(boxed.hear(), "done");
     }
-    boxed.end();
+    holder.kill_all().unwrap();
+    assert!(boxed.vanishes());
+    // Or it could not be removed.
+    let closed = folder.path().join("closed");
+    if closed.exists() {
+        std::fs::set_permissions(closed, std::fs::Permissions::from_mode(0o700)).unwrap();
+    }
+    folder.close().unwrap();
     verdict
 }
 
@@ -149,5 +156,7 @@ fn a_stopped_box_goes_on_when_it_may_have_more() {
         Verdict::Fine
     );
     assert_eq!(boxed.hear(), "done");
-    boxed.end();
+    holder.kill_all().unwrap();
+    assert!(boxed.vanishes());
+    folder.close().unwrap();
 }

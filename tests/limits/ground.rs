@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use cowork_linux::limits::{Ground, Holder, Verdict, Wanted, supervise};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::support::World;
@@ -115,6 +116,7 @@ impl Boxed {
 
     /// Whether everybody in the box goes away: only then does its output end.
     pub(crate) fn vanishes(mut self) -> bool {
+        self.wake_launcher();
         drop(self.input);
         let end = Instant::now() + PATIENCE;
         let mut rest = [0u8; 4096];
@@ -132,9 +134,16 @@ impl Boxed {
         }
     }
 
+    /// Ends the box, so that its launcher cleans up after it.
     pub(crate) fn end(mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = kill(Pid::from_raw(self.first), Signal::SIGKILL);
+        self.wake_launcher();
+        self.child.wait().unwrap();
+    }
+
+    /// A launcher stops together with its program, when it sees that stop.
+    fn wake_launcher(&self) {
+        let _ = kill(Pid::from_raw(self.child.id() as i32), Signal::SIGCONT);
     }
 }
 
