@@ -22,8 +22,9 @@ const SELDOM: Duration = Duration::from_secs(2);
 const RARELY: Duration = Duration::from_secs(10);
 /// How long after a sign of life the box is looked at.
 const SOON: Duration = Duration::from_millis(200);
-/// Between two looks, whoever asks for them.
-const BREATH: Duration = Duration::from_millis(10);
+/// Between two looks when one is asked for before its time: a supervisor may ask whenever it wakes
+/// up, and on a busy terminal that is all the time.
+const BREATH: Duration = Duration::from_millis(100);
 /// Users may ask the kernel to be told when tasks wait for memory, in steps of two seconds.
 const PRESSURE: &[u8] = b"some 150000 2000000\0";
 
