@@ -128,9 +128,11 @@ fn a_session_is_paused_resumed_and_given_other_limits() {
     does(&["inspect", "it"]).ok().says("limits are held by");
     does(&["rm", "-f", "it"]).ok();
     does(&["run", "-q", "-d", "--name", "free", "--", "sleep", "60"]).ok();
-    does(&["pause", "free"])
-        .failed_with(1)
-        .complains("started with a limit");
+    // One without limits can be paused as well, and get some.
+    does(&["pause", "free"]).ok();
+    does(&["inspect", "free"]).ok().says("\"paused\": true");
+    does(&["resume", "free"]).ok();
+    does(&["limit", "free", "--memory", "300M"]).ok();
     does(&["rm", "-f", "free"]).ok();
 }
 

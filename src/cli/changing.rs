@@ -12,6 +12,7 @@ use crate::limits::Wanted;
 use crate::policy::MountSpec;
 use crate::probe::{self, OffLimits};
 use crate::session::{Call, Places};
+use crate::terminal::printable;
 
 pub(super) fn commands() -> [Command; 5] {
     let name = |name: &'static str, of: &'static str| {
@@ -107,7 +108,9 @@ fn limit(places: &Places, matches: &ArgMatches) -> Done {
             set.map_err(|why| Refusal::Flag { flag, why })?;
         }
     }
-    Call::to(&places.runtime, &id)?.limit(&wanted)?;
+    if let Some(note) = Call::to(&places.runtime, &id)?.limit(&wanted)? {
+        crate::report::say(&format!("note: {}", printable(&note)));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -312,6 +312,7 @@ fn rm(places: &Places, matches: &ArgMatches) -> Done {
 
 fn gc(places: &Places, matches: &ArgMatches) -> Done {
     let swept = places.sweep();
+    crate::limits::remove_left_overs();
     if matches.get_flag("json") {
         print_json(&swept)?;
         return Ok(ExitCode::SUCCESS);

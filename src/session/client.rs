@@ -240,15 +240,22 @@ impl Call {
         self.done(&Ask::Unmount { name, force })
     }
 
-    pub fn limit(&self, wanted: &Wanted) -> Result<(), AskError> {
-        self.done(&Ask::Limit {
+    /// What must be known about the new limits, if anything.
+    pub fn limit(&self, wanted: &Wanted) -> Result<Option<String>, AskError> {
+        let ask = Ask::Limit {
             memory: wanted.memory,
             milli_cpus: wanted.milli_cpus,
             pids: wanted.pids,
             disk: wanted.disk,
             io: wanted.io,
             idle_ms: wanted.idle.map(|idle| idle.as_millis() as u64),
-        })
+        };
+        self.ask(&ask, &[])?;
+        match self.answer(Instant::now() + PATIENCE)?.0 {
+            Say::Done => Ok(None),
+            Say::Noted { note } => Ok(Some(note)),
+            _ => Err(self.odd()),
+        }
     }
 
     pub fn pause(&self, paused: bool) -> Result<(), AskError> {

@@ -19,6 +19,8 @@ pub(super) struct Limits {
     /// Nobody watches a box that has no limits.
     holder: Option<Holder>,
     over: Option<String>,
+    /// What the kernel did about a limit last; the box went on, unless it was the end of it.
+    held: Option<String>,
     pub(super) is_paused: bool,
 }
 
@@ -82,6 +84,14 @@ impl Limits {
         self.over.clone()
     }
 
+    /// The limit that the kernel held last, asked for once more after the end.
+    pub(super) fn held_last(&mut self) -> Option<String> {
+        match self.holder.as_mut().map(Holder::check) {
+            Some(Verdict::Held { what, .. }) => Some(what),
+            _ => self.held.take(),
+        }
+    }
+
     /// Somebody did something: the box is not idle.
     pub(super) fn touch(&mut self) {
         self.holder.iter_mut().for_each(Holder::touch);
@@ -124,7 +134,10 @@ impl Life<'_> {
         }
         match holder.check() {
             Verdict::Fine => {}
-            Verdict::Held { limit, what } => self.diary.limited(&limit.to_string(), &what, "held"),
+            Verdict::Held { limit, what } => {
+                self.diary.limited(&limit.to_string(), &what, "held");
+                self.limits.held = Some(what);
+            }
             // In front of a caller a box that only stood still would look as if it hung.
             Verdict::Over {
                 limit,
@@ -142,25 +155,31 @@ impl Life<'_> {
             Verdict::Over { limit, what, .. } => {
                 self.diary
                     .limited(&limit.to_string(), &what, "paused the session");
-                self.pause(true).unwrap_or_default();
+                self.pause(true, running).unwrap_or_default();
             }
         }
     }
 
-    /// Stops everything in the box, or lets it go on.
-    pub(super) fn pause(&mut self, paused: bool) -> Result<(), String> {
-        let session = self.plan.session.as_ref();
+    /// Somebody to watch over a box that nothing was limited for; who costs nothing until asked.
+    fn watcher(&mut self, running: &Running) -> Result<&mut Holder, String> {
         if self.limits.holder.is_none() {
-            return Err(match session {
-                Some(_) => "only sessions that were started with a limit can be paused".to_owned(),
-                None => "it is not a session".to_owned(),
-            });
+            let mut holder = limits::supervise(&Wanted::default(), "nothing is limited")
+                .map_err(|error| error.to_string())?;
+            let has_pids = self.plan.namespaces.pid;
+            holder
+                .begin(running.pid(), has_pids, Ground::default())
+                .map_err(|error| error.to_string())?;
+            self.limits.holder = Some(holder);
         }
-        let Some(holder) = &mut self.limits.holder else {
-            return Ok(());
-        };
+        let lost = || "nobody watches over it".to_owned();
+        self.limits.holder.as_mut().ok_or_else(lost)
+    }
+
+    /// Stops everything in the box, or lets it go on.
+    pub(super) fn pause(&mut self, paused: bool, running: &Running) -> Result<(), String> {
         // Said before it is so: pid 1 tells of every program that is stopped.
         self.limits.is_paused |= paused;
+        let holder = self.watcher(running)?;
         let done = match paused {
             true => holder.freeze(),
             false => holder.thaw(),
@@ -171,10 +190,12 @@ impl Life<'_> {
     }
 
     /// Other limits from now on; what must be known about them.
-    pub(super) fn limit(&mut self, wanted: &Wanted) -> Result<(), String> {
-        let Some(holder) = &mut self.limits.holder else {
-            return Err("only sessions that were started with a limit can get others".to_owned());
-        };
+    pub(super) fn limit(
+        &mut self,
+        wanted: &Wanted,
+        running: &Running,
+    ) -> Result<Option<String>, String> {
+        let holder = self.watcher(running)?;
         let before = *holder.wanted();
         let wanted = Wanted {
             memory: wanted.memory.or(before.memory),
@@ -184,8 +205,8 @@ impl Life<'_> {
             io: wanted.io.or(before.io),
             idle: wanted.idle.or(before.idle),
         };
-        holder.change(&wanted).map_err(|error| error.to_string())?;
+        let note = holder.change(&wanted).map_err(|error| error.to_string())?;
         self.diary.changed("limits", &format!("{wanted:?}"));
-        Ok(())
+        Ok(note)
     }
 }

@@ -46,11 +46,11 @@ impl Life<'_> {
                 Wish::Stop { grace_ms } => self.stop(running, grace_ms),
                 Wish::Attach(client) => self.attach(client),
                 Wish::Limit(client, wanted) => {
-                    let done = self.limit(&wanted);
+                    let done = self.limit(&wanted, running);
                     self.answer_done(client, done);
                 }
                 Wish::Pause { client, paused } => {
-                    let done = self.pause(paused);
+                    let done = self.pause(paused, running).map(|()| None);
                     self.answer_done(client, done);
                 }
                 Wish::Mount(client, wanted) => self.mount(client, wanted, running),
@@ -71,9 +71,10 @@ impl Life<'_> {
         Ok(())
     }
 
-    fn answer_done(&mut self, client: usize, done: Result<(), String>) {
+    fn answer_done(&mut self, client: usize, done: Result<Option<String>, String>) {
         let say = match done {
-            Ok(()) => Say::Done,
+            Ok(None) => Say::Done,
+            Ok(Some(note)) => Say::Noted { note },
             Err(why) => Say::Refused { why },
         };
         self.answer(client, &say);

@@ -107,6 +107,11 @@ fn live(
     life.limits = limits;
     life.write_record(directory.path())?;
     let outcome = life.live(&running, &signals)?;
+    // A program that the kernel ended over a limit did not end by itself.
+    let outcome = match (&outcome, life.limits.held_last()) {
+        (Outcome::Killed(libc::SIGKILL), Some(what)) => Outcome::OverLimit(what),
+        _ => outcome,
+    };
     life.last_words(&outcome);
     life.diary.end(&outcome, life.has_program);
     life.record.ended = Some(now());

@@ -99,6 +99,10 @@ pub(super) enum Say {
         why: String,
     },
     Done,
+    /// Done, and there is something to know about it.
+    Noted {
+        note: String,
+    },
 }
 
 /// A session as it is now.
