@@ -191,7 +191,7 @@ impl Life<'_> {
     }
 
     /// Asks what runs to end; what has not by then is ended.
-    fn stop(&mut self, running: &Running, grace_ms: u64) {
+    pub(super) fn stop(&mut self, running: &Running, grace_ms: u64) {
         self.is_stopping = true;
         self.diary.asked_to_stop();
         let until = Instant::now() + Duration::from_millis(grace_ms.min(MOST_GRACE_MS));

@@ -365,6 +365,11 @@ impl<'a> Life<'a> {
             // A second one could undo a ^Z that was typed meanwhile.
             return;
         }
+        let ends = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].map(|it| it as i32);
+        if !self.has_program && ends.contains(&signal) {
+            // There is no program to pass it on to: it is meant for the box that stayed.
+            return self.stop(running, GRACE.as_millis() as u64);
+        }
         if signal == Signal::SIGHUP as i32 && self.end_at.is_none() {
             self.end_at = Some(Instant::now() + GRACE);
         }

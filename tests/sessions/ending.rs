@@ -37,6 +37,18 @@ fn stop_insists_after_the_time_it_was_given() {
 }
 
 #[test]
+fn a_supervisor_that_is_told_to_end_takes_an_empty_box_along() {
+    let ground = Ground::new();
+    let id = ground.start(&["--keep"], &[]);
+    let supervisor = ground.supervisor(&id);
+    let watch = Watch::over(&descendants(supervisor));
+    let pid = nix::unistd::Pid::from_raw(supervisor);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    watch.all_gone();
+    eventually("it has ended", || ground.state(&id) == "ended");
+}
+
+#[test]
 fn a_box_that_stays_is_stopped_with_all_that_runs_in_it() {
     let ground = Ground::new();
     let id = ground.start(&["--keep"], &["true"]);
