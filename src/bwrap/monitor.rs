@@ -43,6 +43,10 @@ pub(super) fn watch(asked: &Asked, plan: &Plan, mut running: Running) -> u8 {
         }
         match running.receive() {
             Ok(Some(Message::Starting)) => is_starting = true,
+            Ok(Some(Message::Loose(place))) => {
+                let text = format!("Unable to apply mount flags to {place}, continuing");
+                say(Level::Warning, asked.level_prefix, &text);
+            }
             Ok(Some(Message::Failed {
                 step,
                 part,

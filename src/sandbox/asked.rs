@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, readlinkat};
@@ -43,6 +43,8 @@ pub(super) struct Stage {
     made: usize,
     /// The caller's descriptors that were used: each is good for one step.
     spent: Vec<RawFd>,
+    /// Places whose mounts could not be restricted, for a caller who does not mind.
+    pub(super) loose: Vec<PathBuf>,
 }
 
 impl Stage {
@@ -106,6 +108,7 @@ pub(super) fn set_up(site: &mut Site<'_>, terms: &Ground) -> Result<(), Trouble>
         covers: 0,
         made: 0,
         spent: Vec::new(),
+        loose: Vec::new(),
     };
     if let Some(label) = &terms.label {
         owners::write_at(&stage.proc, "self/attr/fscreate", label.as_bytes())?;
@@ -278,8 +281,8 @@ fn bind(
             AskedMode::Devices => 0,
         };
     match mount::restrict_tree(tree.as_fd(), attributes) {
-        // The caller said that nobody relies on it.
-        Err(_) if stage.terms.lenient => {}
+        // The caller said that nobody relies on it, and is told.
+        Err(_) if stage.terms.lenient => stage.loose.push(at.to_owned()),
         other => other.in_part(Part::Mount)?,
     }
     let kind = match place::is_folder(tree.as_fd()).in_part(Part::SourceKind)? {

@@ -183,6 +183,9 @@ fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
                 mounts::apply(&mut site, step, what).map_err(Failure::at(step))?;
             }
         }
+        for place in site.stage.iter().flat_map(|stage| &stage.loose) {
+            let _ = wire.send(&Message::Loose(place.to_string_lossy().into_owned()));
+        }
         let mut step = plan.build.len();
         for what in &plan.inside {
             apply(&site, what).map_err(Failure::at(step))?;

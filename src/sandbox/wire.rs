@@ -53,6 +53,8 @@ pub enum Message {
     NoDoor { inside: String },
     /// A guarded path was left as it is: the rule, a tab, the path.
     Refused(String),
+    /// The mounts at this place could not be restricted, and the caller does not mind.
+    Loose(String),
     /// The identity maps are written, or whatever else the box was to wait for.
     Go,
     /// Everything stands; the program is next.
@@ -153,6 +155,7 @@ impl Wire {
                 fds.push(writable.as_raw_fd());
                 (18, [0, 0], inside.as_bytes())
             }
+            Message::Loose(place) => (20, [0, 0], place.as_bytes()),
             Message::NoDoor { inside } => (19, [0, 0], inside.as_bytes()),
         };
         let mut packet = [0u8; LIMIT];
@@ -285,6 +288,7 @@ impl Wire {
                 writable: fd()?,
             },
             19 => Message::NoDoor { inside: text() },
+            20 => Message::Loose(text()),
             _ => return Err(odd()),
         };
         Ok(Some(message))

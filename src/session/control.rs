@@ -13,6 +13,7 @@ use nix::sys::stat::{Mode, umask};
 
 use super::backlog::Backlog;
 use super::errands::{live_mount, start};
+use super::peer;
 use super::socket;
 use super::talk::{self, Ask, Line, Say, SeenExec};
 use super::wish::Wish;
@@ -118,15 +119,9 @@ impl Control {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         while let Ok(fd) = accept4(self.listener.as_raw_fd(), flags) {
             let line = Line::new(sys::fds::adopt(fd));
-            let me = nix::unistd::getuid();
-            let is_mine = line
-                .peer()
-                .is_ok_and(|peer| peer.uid() == me.as_raw() || peer.uid() == 0);
-            if !is_mine || self.clients.len() >= MOST_CLIENTS {
-                let why = match is_mine {
-                    true => "too many are asking at once",
-                    false => "the session is somebody else's",
-                };
+            let is_full = self.clients.len() >= MOST_CLIENTS;
+            let full = is_full.then_some("too many are asking at once");
+            if let Some(why) = peer::refusal(&line).or(full) {
                 let why = why.to_owned();
                 let _ = line.say(&Say::Refused { why }, &[]);
                 continue;

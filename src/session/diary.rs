@@ -1,9 +1,9 @@
 //! What a supervisor writes down while it leads a session. A journal that cannot be written costs
 //! its entries, never the session.
 
-use std::path::Path;
 use std::time::Duration;
 
+use super::manner::Manner;
 use super::outcome::Outcome;
 use super::record::{Record, RecordedMount};
 use crate::journal::{BY_USER, Journal, MountNote, RefusalKind, What, words};
@@ -19,11 +19,14 @@ pub(super) struct Diary {
 impl Diary {
     /// A session that nobody keeps and nobody can ask about later has no journal: what it did is
     /// said in front of its caller.
-    pub(super) fn begin(plan: &Plan, folder: &Path) -> Self {
+    pub(super) fn begin(plan: &Plan, manner: &Manner) -> Self {
         let session = plan.session.as_ref().filter(|session| session.kept);
-        let journal = session.and_then(|session| Journal::create(folder, &session.id).ok());
+        let journal = session.map(|session| Journal::create(&manner.journals, &session.id));
+        if let (Some(Err(error)), Some(say)) = (&journal, manner.say) {
+            say(&format!("no journal is kept: {error}"));
+        }
         let mut diary = Self {
-            journal,
+            journal: journal.and_then(Result::ok),
             by: "program",
         };
         let record = Record::of(plan, false);

@@ -3,8 +3,8 @@
 use super::control::Control;
 use super::directory::Directory;
 use super::error::RunError;
+use super::manner::Manner;
 use super::socket;
-use super::supervise::Manner;
 use crate::plan::Plan;
 
 /// A session in front of its caller does without when there is no place for a socket; one that
@@ -22,7 +22,12 @@ pub(super) fn open_control(
         .and_then(|()| Control::open(&manner.runtime, &session.id));
     match opened {
         Ok(control) => Ok(Some(control)),
-        Err(_) if manner.detached.is_none() => Ok(None),
+        Err(error) if manner.detached.is_none() => {
+            if let Some(say) = manner.say {
+                say(&format!("nobody can join this session: {error}"));
+            }
+            Ok(None)
+        }
         Err(source) => Err(RunError::Socket {
             path: manner.runtime.display().to_string(),
             source,

@@ -14,8 +14,10 @@ mod front;
 mod limits;
 mod listening;
 mod made;
+mod manner;
 mod outcome;
 mod outputs;
+mod peer;
 mod record;
 mod registry;
 mod remove;
@@ -33,10 +35,11 @@ pub use detach::{Detached, detach};
 pub use directory::{Directory, DirectoryError, fresh_id};
 pub use error::RunError;
 pub use forget::{RemoveError, remove};
+pub use manner::Manner;
 pub use outcome::Outcome;
 pub use record::{Process, Record, RecordedMount, now};
 pub use registry::{FindError, Known, Places, State};
-pub use supervise::{Ended, Manner, run};
+pub use supervise::{Ended, run};
 pub use talk::{Seen, SeenExec};
 
 /// Opens what the caller left closed of 0, 1 and 2; the first thing a process does.

@@ -18,12 +18,12 @@ use super::error::RunError;
 use super::front::Front;
 use super::limits::Limits;
 use super::listening::open_control;
+use super::manner::Manner;
 use super::outcome::Outcome;
 use super::outputs::Outputs;
 use super::record::{Record, now};
 use super::signals::watch_signals;
 use super::talk::Say;
-use crate::limits::Wanted;
 use crate::plan::Plan;
 use crate::sandbox::{self, Belongings, LiveMount, Message, Running};
 
@@ -41,20 +41,6 @@ pub struct Ended {
     /// Standard streams whose file failed the launcher, and why.
     pub lost: Vec<(usize, io::Error)>,
     pub outputs: Option<PathBuf>,
-}
-
-/// How a session is led.
-#[derive(Debug)]
-pub struct Manner {
-    /// Where its socket is.
-    pub runtime: PathBuf,
-    /// Set when nobody waits for it: what is told here when the program has started.
-    pub detached: Option<OwnedFd>,
-    /// Where journals are kept.
-    pub journals: PathBuf,
-    pub limits: Wanted,
-    /// Where it is said that something is weaker than it sounds.
-    pub say: Option<fn(&str)>,
 }
 
 /// Carries a plan out from start to end.
@@ -102,7 +88,7 @@ fn live(
         None => None,
     };
     let told = manner.detached.take();
-    let diary = Diary::begin(plan, &manner.journals);
+    let diary = Diary::begin(plan, &manner);
     let mut life = Life::begin(plan, &mut running, control, outputs, told, diary)?;
     life.limits = limits;
     life.write_record(directory.path())?;
@@ -344,6 +330,7 @@ impl<'a> Life<'a> {
                 | Message::Trees(_)
                 | Message::Door { .. }
                 | Message::NoDoor { .. }
+                | Message::Loose(_)
                 | Message::Stop,
             ) => {}
             // Pid 1 is gone without a word: somebody killed it, and the box with it.

@@ -4,6 +4,7 @@
 #![allow(unreachable_pub, clippy::unwrap_used, clippy::expect_used)]
 
 mod attaching;
+mod boxed_callers;
 mod crashes;
 mod ending;
 mod entering;

@@ -1,0 +1,19 @@
+//! How a session is led, beyond what its plan says.
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use crate::limits::Wanted;
+
+#[derive(Debug)]
+pub struct Manner {
+    /// Where its socket is.
+    pub runtime: PathBuf,
+    /// Set when nobody waits for it: what is told here when the program has started.
+    pub detached: Option<OwnedFd>,
+    /// Where journals are kept.
+    pub journals: PathBuf,
+    pub limits: Wanted,
+    /// Where it is said that something is weaker than it sounds.
+    pub say: Option<fn(&str)>,
+}

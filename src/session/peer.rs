@@ -1,0 +1,89 @@
+//! Who may talk to a supervisor: its own user, and only from where that user's commands are run. A
+//! program in a box has its user's number too, and must not get out by asking for a mount.
+
+use std::fs;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{getsockopt, sockopt};
+
+use super::talk::Line;
+
+/// Why somebody may not; nothing when they may.
+pub(super) fn refusal(line: &Line) -> Option<&'static str> {
+    const STRANGER: &str = "the session is somebody else's";
+    const BOXED: &str = "the caller is in a box, or cannot be looked at";
+    const CONFINED: &str = "the caller is confined more narrowly than whoever started the session, and could leave \
+         its confinement through it";
+    let me = nix::unistd::getuid().as_raw();
+    let Ok(peer) = line.peer() else {
+        return Some(STRANGER);
+    };
+    if peer.uid() != me && peer.uid() != 0 {
+        return Some(STRANGER);
+    }
+    let pid = peer.pid().to_string();
+    let same = |kind: &str| {
+        let (theirs, ours) = (namespace(&pid, kind), namespace("self", kind));
+        theirs.is_some() && theirs == ours
+    };
+    // Another view of the files, or rights in a user namespace of its own: that is a box, ours or
+    // somebody else's. Its paths would not be ours either.
+    if !same("user") || !same("mnt") {
+        return Some(BOXED);
+    }
+    match (Confinement::of(&pid), Confinement::of("self")) {
+        (Some(theirs), Some(ours)) if theirs.is_within(&ours) => {}
+        _ => return Some(CONFINED),
+    }
+    // The number was looked at, and must still have been that of whoever connected.
+    match is_still_there(line) {
+        true => None,
+        false => Some(BOXED),
+    }
+}
+
+fn namespace(pid: &str, kind: &str) -> Option<(u64, u64)> {
+    let found = fs::metadata(format!("/proc/{pid}/ns/{kind}")).ok()?;
+    Some((found.dev(), found.ino()))
+}
+
+/// What the kernel tells of a process that others have walled in.
+#[derive(Debug)]
+struct Confinement {
+    no_new_privileges: u64,
+    filters: u64,
+}
+
+impl Confinement {
+    fn of(pid: &str) -> Option<Self> {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let field = |name: &str| -> Option<u64> {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            line.trim().parse().ok()
+        };
+        Some(Self {
+            no_new_privileges: field("NoNewPrivs:")?,
+            // Kernels before 5.10 do not count; there it is whether there is any.
+            filters: field("Seccomp_filters:").or_else(|| field("Seccomp:"))?,
+        })
+    }
+
+    fn is_within(&self, ours: &Self) -> bool {
+        self.no_new_privileges <= ours.no_new_privileges && self.filters <= ours.filters
+    }
+}
+
+/// Whether the process that connected lives. Kernels before 6.5 cannot be asked: there a number
+/// would have to come around again between the call and our answer.
+fn is_still_there(line: &Line) -> bool {
+    match getsockopt(&line.as_fd(), sockopt::PeerPidfd) {
+        Ok(process) => {
+            let mut waiting = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
+            poll(&mut waiting, PollTimeout::ZERO) == Ok(0)
+        }
+        Err(nix::errno::Errno::ENOPROTOOPT) => true,
+        Err(_) => false,
+    }
+}
