@@ -49,6 +49,13 @@ pub fn main(mut args: Vec<OsString>) -> ExitCode {
     {
         return run::run(parsed);
     }
+    // So does every command in a running box; without the other commands clap is quick as well.
+    if args.first().is_some_and(|word| word == "exec")
+        && let Ok(matches) = sessions::exec_command().try_get_matches_from(&args)
+        && let Some(code) = sessions::run("exec", &matches)
+    {
+        return code;
+    }
     let is_run = args.first().is_some_and(|word| word == "run");
     let line = [OsString::from("cowork-linux")].into_iter().chain(args);
     match command().try_get_matches_from(line) {

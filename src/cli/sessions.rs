@@ -72,6 +72,29 @@ pub(super) fn session_argument() -> Arg {
         .required(true)
 }
 
+pub(super) fn exec_command() -> Command {
+    Command::new("exec")
+        .about("Run another command in a running session")
+        .arg(switch("interactive", "Connect standard input").short('i'))
+        .arg(switch("tty", "Give it a terminal").short('t'))
+        .arg(
+            value("env", "K[=V]", "Set a variable, or pass the caller's on")
+                .short('e')
+                .action(ArgAction::Append),
+        )
+        .arg(value("workdir", "DIR", "Start here").short('w'))
+        .arg(session_argument())
+        .arg(
+            Arg::new("command")
+                .value_name("CMD")
+                .required(true)
+                .num_args(1..)
+                .value_parser(clap::value_parser!(OsString))
+                .trailing_var_arg(true)
+                .allow_hyphen_values(true),
+        )
+}
+
 pub(super) fn commands() -> [Command; 8] {
     let json = || switch("json", "Print it as JSON");
     [
@@ -81,26 +104,7 @@ pub(super) fn commands() -> [Command; 8] {
             .arg(switch("all", "Also those that do not run").short('a'))
             .arg(switch("quiet", "Print ids only").short('q'))
             .arg(json()),
-        Command::new("exec")
-            .about("Run another command in a running session")
-            .arg(switch("interactive", "Connect standard input").short('i'))
-            .arg(switch("tty", "Give it a terminal").short('t'))
-            .arg(
-                value("env", "K[=V]", "Set a variable, or pass the caller's on")
-                    .short('e')
-                    .action(ArgAction::Append),
-            )
-            .arg(value("workdir", "DIR", "Start here").short('w'))
-            .arg(session_argument())
-            .arg(
-                Arg::new("command")
-                    .value_name("CMD")
-                    .required(true)
-                    .num_args(1..)
-                    .value_parser(clap::value_parser!(OsString))
-                    .trailing_var_arg(true)
-                    .allow_hyphen_values(true),
-            ),
+        exec_command(),
         Command::new("inspect")
             .about("Everything about a session, as JSON")
             .arg(session_argument()),

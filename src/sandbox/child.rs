@@ -10,6 +10,7 @@ use nix::sys::stat::{Mode, umask};
 
 use super::init::{self, Locked};
 use super::launch::Belongings;
+use super::lockdown::Wall;
 use super::mounts::{self, Site};
 use super::owners::Prepared;
 use super::streams::BoxEnds;
@@ -160,6 +161,7 @@ fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
     let mut terminal = None;
     let mut start = None;
     let mut more_filters = Vec::new();
+    let mut wall = None;
     let mut keep = site.prepared.descriptors();
     keep.extend(ends.descriptors());
     keep.push(wire.as_fd().as_raw_fd());
@@ -202,10 +204,15 @@ fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
         // stay outside of that wall to write for the program.
         late(
             match plan.isolation {
-                // Pid 1 writes for programs, also to folders that no rule knows yet.
-                Isolation::Namespaces if plan.terms.changeable => Ok(()),
+                // Pid 1 writes for programs, also to folders that no rule knows yet. The rules are
+                // made now, so that programs only have to put them up.
+                Isolation::Namespaces if plan.terms.changeable => {
+                    Wall::of(&plan.lock.landlock).map(|made| wall = made)
+                }
                 Isolation::Namespaces => lockdown::landlock(&plan.lock.landlock),
-                Isolation::Landlock => lockdown::signals_stay_inside(&plan.lock.landlock),
+                Isolation::Landlock => lockdown::signals_stay_inside(&plan.lock.landlock)
+                    .and_then(|()| Wall::of(&plan.lock.landlock))
+                    .map(|made| wall = made),
             }
             .map_err(Trouble::from),
         )?;
@@ -230,22 +237,18 @@ fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
         Ok(())
     })();
     match done {
-        Ok(()) => {
-            let is_outside = plan.isolation == Isolation::Landlock || plan.terms.changeable;
-            let wall = Some(&plan.lock.landlock).filter(|_| is_outside);
-            Ok(Locked {
-                plan,
-                filters,
-                more_filters,
-                start,
-                ends,
-                wire,
-                terminal,
-                doors: site.doors,
-                turns,
-                wall,
-            })
-        }
+        Ok(()) => Ok(Locked {
+            plan,
+            filters,
+            more_filters,
+            start,
+            ends,
+            wire,
+            terminal,
+            doors: site.doors,
+            turns,
+            wall,
+        }),
         Err(failure) => Err((wire, failure)),
     }
 }

@@ -178,7 +178,7 @@ pub(super) fn spawn(
         terminal: given.terminal,
         wire: &locked.wire,
         listen: listen.as_ref(),
-        wall: locked.wall,
+        wall: locked.wall.as_ref(),
         steps: child::last_walls(plan),
     };
     let pid = Pid::from_raw(sys::process::spawn(proof, &mut || program::run(&start))?);

@@ -37,8 +37,8 @@ pub(super) struct Locked<'a> {
     pub(super) terminal: Option<OwnedFd>,
     pub(super) doors: Vec<(PathBuf, OwnedFd)>,
     pub(super) turns: Option<OwnedFd>,
-    /// Set when the program is to be walled in more narrowly than pid 1.
-    pub(super) wall: Option<&'a Landlock>,
+    /// Set when programs are to be walled in more narrowly than pid 1.
+    pub(super) wall: Option<lockdown::Wall>,
 }
 
 /// Never returns: when the program ends, so does the box, unless it is to stay.

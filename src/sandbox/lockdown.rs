@@ -6,11 +6,11 @@ use std::os::fd::AsFd;
 use caps::CapSet;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd,
-    Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope,
+    Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope,
 };
 
 use super::trouble::Trouble;
-use crate::plan::{Landlock, Part, Rights};
+use crate::plan::{Landlock, LandlockRule, Part, Rights};
 use crate::policy::Isolation;
 use crate::sys;
 
@@ -81,18 +81,45 @@ pub(super) fn signals_stay_inside(wall: &Landlock) -> io::Result<()> {
     }
 }
 
+/// Landlock's rules, known to the kernel and not yet in force for anybody.
+#[derive(Debug)]
+pub(super) struct Wall(RulesetCreated);
+
+impl Wall {
+    /// Makes the rules of a plan; none where they are excused.
+    pub(super) fn of(wall: &Landlock) -> io::Result<Option<Self>> {
+        match wall {
+            Landlock::Enforced { abi, files, no_tcp } => {
+                rules(known_abi(*abi), files, *no_tcp).map(|rules| Some(Self(rules)))
+            }
+            Landlock::Excused(_) => Ok(None),
+        }
+    }
+
+    /// Restricts this process and all it starts. The rules can be put up again by others.
+    pub(super) fn put_up(&self) -> io::Result<()> {
+        match self.0.try_clone()?.restrict_self() {
+            Ok(status) if status.ruleset == RulesetStatus::NotEnforced => {
+                Err(io::Error::from_raw_os_error(libc::ENOSYS))
+            }
+            Ok(_) => Ok(()),
+            Err(_) => Err(said_by_kernel()),
+        }
+    }
+}
+
 /// Restricts this process and all it starts to the plan's paths, ports and scopes.
 pub(super) fn landlock(wall: &Landlock) -> io::Result<()> {
-    let Landlock::Enforced { abi, files, no_tcp } = wall else {
-        return Ok(());
-    };
-    let abi = known_abi(*abi);
-    let made = || -> Result<RulesetStatus, landlock::RulesetError> {
+    Wall::of(wall)?.map_or(Ok(()), |wall| wall.put_up())
+}
+
+fn rules(abi: ABI, files: &[LandlockRule], no_tcp: bool) -> io::Result<RulesetCreated> {
+    let made = || -> Result<RulesetCreated, landlock::RulesetError> {
         let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
         if !files.is_empty() {
             ruleset = ruleset.handle_access(AccessFs::from_all(abi))?;
         }
-        if *no_tcp && abi >= ABI::V4 {
+        if no_tcp && abi >= ABI::V4 {
             ruleset = ruleset.handle_access(AccessNet::from_all(abi))?;
         }
         if abi >= ABI::V6 {
@@ -111,13 +138,9 @@ pub(super) fn landlock(wall: &Landlock) -> io::Result<()> {
             let access = rights(abi, rule.rights) & for_kind(&path, abi);
             created = created.add_rule(PathBeneath::new(path, access))?;
         }
-        Ok(created.restrict_self()?.ruleset)
+        Ok(created)
     };
-    match made() {
-        Ok(RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced) => Ok(()),
-        Ok(RulesetStatus::NotEnforced) => Err(io::Error::from_raw_os_error(libc::ENOSYS)),
-        Err(_) => Err(said_by_kernel()),
-    }
+    made().map_err(|_| said_by_kernel())
 }
 
 /// The last error, and never "Success": some rules are refused before the kernel is asked.

@@ -10,12 +10,12 @@ use nix::sys::signal::SigSet;
 use nix::sys::stat::{Mode, umask};
 
 use super::child::{LastWalls, bad_news};
-use super::lockdown;
+use super::lockdown::Wall;
 use super::streams::BoxEnds;
 use super::trouble::Trouble;
 use super::wire::{Message, Wire};
 use crate::broker;
-use crate::plan::{Capabilities, Descriptors, FirstProcess, Landlock, Part, Plan, Program};
+use crate::plan::{Capabilities, Descriptors, FirstProcess, Part, Plan, Program};
 use crate::sys;
 use crate::sys::process::{Words, exit_now};
 
@@ -37,7 +37,7 @@ pub(super) struct Start<'a> {
     /// Where pid 1 hears what the program wants to change in guarded mounts.
     pub(super) listen: Option<&'a Wire>,
     /// A wall that pid 1 has to stay outside of.
-    pub(super) wall: Option<&'a Landlock>,
+    pub(super) wall: Option<&'a Wall>,
     /// What to call the walls in bad news.
     pub(super) steps: LastWalls,
 }
@@ -126,7 +126,7 @@ fn get_ready(start: &Start<'_>) -> io::Result<()> {
         start.must_stand(start.steps.capabilities, handed_on);
     }
     if let Some(wall) = start.wall {
-        start.must_stand(start.steps.landlock, lockdown::landlock(wall));
+        start.must_stand(start.steps.landlock, wall.put_up());
     }
     if let Some(listen) = start.listen {
         let listener = start.must_stand(start.steps.guard, broker::install());
