@@ -21,6 +21,7 @@ wanted() {
 
 wanted musl-gcc=musl-tools strace=strace gdb=gdb rg=ripgrep sqlite3=sqlite3 keyctl=keyutils nc=netcat-openbsd sudo=sudo
 wanted socat=socat dbus-daemon=dbus-daemon
+wanted zsh=zsh fish=fish
 wanted python3-venv python3-pip python3-pytest
 wanted java=default-jre-headless
 wanted chromium=chromium

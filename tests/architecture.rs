@@ -11,7 +11,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("policy", &[]),
     ("filter", &[]),
     ("plan", &["policy"]),
-    ("journal", &["policy"]),
+    ("journal", &["filter", "policy"]),
     ("limits", &["plan", "policy", "sys"]),
     ("terminal", &["sys"]),
     ("logs", &["sys", "terminal"]),
@@ -21,7 +21,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
     (
         "session",
         &[
-            "journal", "limits", "logs", "plan", "policy", "sandbox", "sys", "terminal",
+            "filter", "journal", "limits", "logs", "plan", "policy", "sandbox", "sys", "terminal",
         ],
     ),
     // The error types, and what makes names of others' making fit to print.

@@ -37,6 +37,16 @@ impl Caller {
         self.thread
     }
 
+    /// What the thread calls itself: anything, of at most 15 bytes.
+    pub(super) fn name(&self) -> Option<Vec<u8>> {
+        let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
+        let fd = open(self.file("comm").as_c_str(), flags, Mode::empty()).ok()?;
+        let mut name = [0_u8; 64];
+        let got = File::from(fd).read(&mut name).ok()?;
+        let name = &name[..got];
+        Some(name.strip_suffix(b"\n").unwrap_or(name).to_vec())
+    }
+
     fn file(&self, name: &str) -> CString {
         CString::new(format!("/proc/{}/{name}", self.thread)).unwrap_or_default()
     }

@@ -1,10 +1,11 @@
 //! Which call means what: numbers and arguments to deeds.
 
+use nix::errno::Errno;
 use nix::fcntl::ResolveFlag;
 use nix::unistd::UnlinkatFlags;
 
+use super::asked::SYS_FCHMODAT2;
 use super::attributes::{Clock, Object};
-use super::filter::SYS_FCHMODAT2;
 use super::opening::Wish;
 use super::resolve::Last;
 use super::{Answer, Case, Outcome};
@@ -118,13 +119,13 @@ impl Case<'_> {
                 self.change_times(Object::at(int(a), b, 0), c, Clock::Microseconds, 0)
             }
             libc::SYS_access => self.check_access(Object::plain(a, Last::Follow), b, 0),
-            _ => Err(Answer::CarryOn),
+            _ => Err(Answer::Errno(Errno::EPERM)), // not asked about: see `asked`
         }
     }
 
     #[cfg(not(target_arch = "x86_64"))]
     fn answer_old(&self, _request: &Request) -> Outcome {
-        Err(Answer::CarryOn)
+        Err(Answer::Errno(Errno::EPERM))
     }
 
     /// `openat2`: flags, mode and limits lie in the caller's memory.

@@ -18,31 +18,35 @@ use nix::errno::Errno;
 use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::sys::stat::{Mode, umask};
 
+mod asked;
 mod attributes;
 mod caller;
 mod calls;
-mod filter;
 mod git;
 mod guarding;
 mod names;
 mod opening;
 mod pointers;
+mod refused;
 mod resolve;
 mod umasks;
 
 use crate::policy::guard::GuardRules;
 use crate::sys::at::{self, Identity};
 use crate::sys::{fds, notify};
+pub use asked::answers;
 use caller::Caller;
+pub use refused::RefusedCall;
+use refused::RefusedCalls;
 use umasks::Umasks;
 
 /// How many different refusals are remembered for the summary.
 const REFUSALS_KEPT: usize = 100;
 
-/// Puts the asking filter on this thread, which must have `no_new_privs` and be about to exec.
-/// The descriptor belongs to a [`Broker`]; until one serves it, changing calls wait.
-pub fn install() -> io::Result<OwnedFd> {
-    notify::listen(&filter::program())
+/// Puts an asking filter on this thread, which must have `no_new_privs` and be about to exec.
+/// The descriptor belongs to a [`Broker`]; until one serves it, calls that are asked about wait.
+pub fn install(program: &[u8]) -> io::Result<OwnedFd> {
+    notify::listen(program)
 }
 
 /// A guarded mount: where it is in the box, and a detached writable clone of it.
@@ -77,6 +81,7 @@ pub struct Broker {
     umasks: Umasks,
     listeners: BTreeMap<RawFd, OwnedFd>,
     refusals: Vec<Refusal>,
+    refused_calls: RefusedCalls,
     root: Option<Identity>,
     /// Records of worktrees that programs have begun, as paths in the box; the latest last.
     begun: RefCell<Vec<PathBuf>>,
@@ -163,6 +168,7 @@ impl Broker {
             umasks: Umasks::default(),
             listeners: BTreeMap::new(),
             refusals: Vec::new(),
+            refused_calls: RefusedCalls::default(),
             root: at::identify(libc::AT_FDCWD, c"/", 0).ok(),
             begun: RefCell::default(),
             lock: None,
@@ -197,6 +203,16 @@ impl Broker {
         &self.refusals
     }
 
+    /// The next call of a kind that was refused for the first time.
+    pub fn next_new_call(&mut self) -> Option<RefusedCall> {
+        self.refused_calls.next_new()
+    }
+
+    /// The calls that were refused since they were told of the last time.
+    pub fn take_refused_calls(&mut self) -> Vec<RefusedCall> {
+        self.refused_calls.take()
+    }
+
     /// Takes one question from a listener that poll called readable, and answers it.
     pub fn serve(&mut self, which: RawFd) -> io::Result<()> {
         let Some(listener) = self.listeners.get(&which) else {
@@ -206,6 +222,22 @@ impl Broker {
         let Some(request) = notify::receive(listener)? else {
             return Ok(());
         };
+        let sent = match answers(request.call) {
+            true => self.decide(which, &request),
+            false => self.refused_calls.refuse(listener, &request),
+        };
+        match sent {
+            // The asker was killed; nobody is left to tell.
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+            other => other,
+        }
+    }
+
+    fn decide(&mut self, which: RawFd, request: &notify::Request) -> io::Result<()> {
+        let Some(listener) = self.listeners.get(&which) else {
+            return Ok(());
+        };
+        let listener = listener.as_fd();
         let case = Case {
             broker: self,
             listener,
@@ -218,7 +250,7 @@ impl Broker {
         };
         // Without its turn a broker decides nothing: what it looks at could be another's by now.
         let (Ok(answer) | Err(answer)) = match turn(true) {
-            Ok(()) => case.answer(&request),
+            Ok(()) => case.answer(request),
             Err(_) => Err(Answer::Errno(Errno::EIO)),
         };
         let _ = turn(false);
@@ -236,11 +268,7 @@ impl Broker {
         if let Answer::Guarded { path, rule } = answer {
             self.remember(path, rule);
         }
-        match sent {
-            // The asker was killed; nobody is left to tell.
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
-            other => other,
-        }
+        sent
     }
 
     fn remember(&mut self, path: PathBuf, rule: String) {

@@ -30,7 +30,7 @@ use std::process::ExitCode;
 use args::{Asked, Descriptors, Stop, Warning};
 
 use crate::plan::Sentences;
-use crate::sandbox;
+use crate::sandbox::{self, Filters};
 use crate::sys;
 
 /// Whether a command line is for this module: called `bwrap`, or by the name that a program in a
@@ -144,6 +144,10 @@ fn carry_out(asked: &Asked) -> Result<u8, String> {
     }
     sys::process::no_new_privileges()
         .map_err(|error| format!("prctl(PR_SET_NO_NEW_PRIVS) failed: {error}"))?;
+    let filters = Filters {
+        every: filters,
+        program: None,
+    };
     let running = sandbox::launch(&plan, &filters, None)
         .map_err(|error| words::not_launched(&error, plan.namespaces.user))?;
     Ok(monitor::watch(asked, &plan, running))

@@ -17,16 +17,37 @@ pub(super) fn completions_command() -> Command {
 }
 
 pub(super) fn completions(matches: &ArgMatches) -> ExitCode {
-    if let Some(shell) = matches.get_one::<Shell>("shell") {
-        clap_complete::generate(
-            *shell,
-            &mut super::command(),
-            "cowork-linux",
-            &mut io::stdout(),
-        );
+    let Some(shell) = matches.get_one::<Shell>("shell") else {
+        return ExitCode::SUCCESS;
+    };
+    match super::sessions::print(&script(*shell)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
     }
-    ExitCode::SUCCESS
 }
+
+/// What clap makes of the command line, and the question for the ids of sessions.
+fn script(shell: Shell) -> String {
+    let mut made = Vec::new();
+    clap_complete::generate(shell, &mut super::command(), "cowork-linux", &mut made);
+    let made = String::from_utf8_lossy(&made).into_owned();
+    match shell {
+        // clap spells a name with a hyphen in two ways, and finds no command by it.
+        Shell::Bash => {
+            made.replace("cowork__subcmd__linux", "cowork__linux") + include_str!("shells/ids.bash")
+        }
+        Shell::Fish => made + include_str!("shells/ids.fish"),
+        // The file is the function, so what comes first has to stand in it.
+        Shell::Zsh => made.replacen(
+            ZSH_BEGINS,
+            &format!("{ZSH_BEGINS}{}", include_str!("shells/ids.zsh")),
+            1,
+        ),
+        _ => made,
+    }
+}
+
+const ZSH_BEGINS: &str = "\n_cowork-linux() {\n";
 
 pub(super) fn man_command() -> Command {
     Command::new("man").about("Print a manual page").arg(

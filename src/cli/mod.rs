@@ -1,6 +1,7 @@
 //! The words of our own command line: one match, one call per command.
 
 mod changing;
+mod completing;
 mod docs;
 mod doctor;
 mod filters;
@@ -48,6 +49,9 @@ pub fn main(mut args: Vec<OsString>) -> ExitCode {
         && let Some(parsed) = flags::parse(&args[1..])
     {
         return run::run(parsed);
+    }
+    if args.first().is_some_and(|word| word == completing::VERB) {
+        return completing::ids(&args[1..]);
     }
     // So does every command in a running box; without the other commands clap is quick as well.
     if args.first().is_some_and(|word| word == "exec")

@@ -244,7 +244,7 @@ fn carry_out(options: &Options) -> Result<u8, Refusal> {
         }
     }
     let filters = filters(&plan).map_err(|(name, error)| Refusal::Filter(name, error))?;
-    tracing::debug!(filters = filters.len(), "launching");
+    tracing::debug!(filters = filters.every.len(), "launching");
     let runtime = probe::runtime_directory(&|name: &str| std::env::var_os(name));
     let mut manner = Manner {
         runtime: runtime.ok_or(Refusal::NoState)?,

@@ -160,7 +160,7 @@ pub(super) fn run(name: &str, matches: &ArgMatches) -> Option<ExitCode> {
     })
 }
 
-fn places() -> Result<Places, Refusal> {
+pub(super) fn places() -> Result<Places, Refusal> {
     let env = |name: &str| std::env::var_os(name);
     Ok(Places {
         state: probe::state_directory(&env).ok_or(Refusal::NoState)?,

@@ -4,9 +4,10 @@ use std::io::{self, Write as _};
 
 use serde_json::json;
 
+use crate::journal::RefusalKind;
 use crate::plan::{Plan, Sentences};
 use crate::report;
-use crate::session::{Ended, Outcome};
+use crate::session::{Ended, Outcome, Refused};
 use crate::terminal::printable;
 
 /// The plan on standard output. A reader that went away, as `head` does, is no failure.
@@ -60,17 +61,7 @@ pub(super) fn end(plan: &Plan, ended: &Ended, json: bool, quiet: bool) {
         return;
     }
     for refused in &ended.refused {
-        let (rule, path) = refused.split_once('\t').unwrap_or(("guard", refused));
-        let key = match rule.starts_with("git ") {
-            true => "git = false".to_owned(),
-            false => format!("lift = [\"{rule}\"]"),
-        };
-        report::say(&format!(
-            "refused: {} was left as it is (rule `{}`); `[guard] {}` in a profile would allow it",
-            printable(path),
-            printable(rule),
-            printable(&key)
-        ));
+        report::say(&format!("refused: {}", printable(&sentence(refused))));
     }
     if let (Some(outputs), false) = (
         &ended.outputs,
@@ -81,6 +72,30 @@ pub(super) fn end(plan: &Plan, ended: &Ended, json: bool, quiet: bool) {
             printable(&outputs.display().to_string())
         ));
     }
+}
+
+fn sentence(refused: &Refused) -> String {
+    let Refused {
+        object,
+        rule,
+        allow,
+        program,
+        ..
+    } = refused;
+    if refused.kind == RefusalKind::File {
+        return format!(
+            "{object} was left as it is (rule `{rule}`); `{allow}` in a profile would allow it"
+        );
+    }
+    let tried = match program {
+        Some(program) => format!(", which {program} tried"),
+        None => String::new(),
+    };
+    let flag = match allow.as_str() {
+        "" => String::new(),
+        allow => format!("; to allow it: {allow}"),
+    };
+    format!("the system call {object}{tried}, by {rule}{flag}")
 }
 
 fn lost(number: usize, cause: &io::Error) {

@@ -8,21 +8,36 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use super::{Arch, Filter, FilterError, Profile, compile};
+use super::{Arch, Filter, FilterError, Heard, Profile, compile};
 
 /// The profile as a filter: from `folder` if it was compiled before, else compiled and kept.
 pub fn compiled(text: &str, arch: Arch, folder: &Path) -> Result<Filter, FilterError> {
     let entry = folder.join(format!("{}.bpf", key(text, arch)));
-    if let Some(known) = fs::read(&entry)
-        .ok()
-        .and_then(|bytes| Filter::from_bytes(arch, bytes).ok())
-    {
+    if let Some(known) = known(&entry, arch) {
         return Ok(known);
     }
     let filter = compile(&Profile::from_json(text)?, arch)?;
     // Only speed is lost when it cannot be kept.
     let _ = keep(folder, &entry, filter.bytes());
     Ok(filter)
+}
+
+/// The same for the two filters whose refusals somebody hears of.
+pub fn compiled_heard(text: &str, arch: Arch, folder: &Path) -> Result<Heard, FilterError> {
+    let key = key(text, arch);
+    let [of_all, of_program] =
+        ["every", "program"].map(|which| folder.join(format!("{key}.{which}.bpf")));
+    if let (Some(every), Some(program)) = (known(&of_all, arch), known(&of_program, arch)) {
+        return Ok(Heard { every, program });
+    }
+    let heard = Heard::compile(&Profile::from_json(text)?, arch)?;
+    let _ = keep(folder, &of_all, heard.every.bytes());
+    let _ = keep(folder, &of_program, heard.program.bytes());
+    Ok(heard)
+}
+
+fn known(entry: &Path, arch: Arch) -> Option<Filter> {
+    Filter::from_bytes(arch, fs::read(entry).ok()?).ok()
 }
 
 fn key(text: &str, arch: Arch) -> String {

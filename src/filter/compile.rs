@@ -21,12 +21,21 @@ const X32: u32 = 0x4000_0000;
 
 /// Compiles a profile for one architecture; calls of any other get `ENOSYS`.
 pub fn compile(profile: &Profile, arch: Arch) -> Result<Filter, FilterError> {
+    compile_leaving(profile, arch, NO_SUCH_CALL)
+}
+
+/// As `compile`, with another answer to calls by another door.
+pub(super) fn compile_leaving(
+    profile: &Profile,
+    arch: Arch,
+    others: Verdict,
+) -> Result<Filter, FilterError> {
     if !profile.is_for(arch) {
         return Err(FilterError::WrongArch { arch });
     }
     let mut assembler = Assembler::default();
-    let body = tree(&mut assembler, &ranges(profile, arch));
-    let program = assembler.finish(arch.audit(), body, NO_SUCH_CALL);
+    let body = tree(&mut assembler, &ranges(profile, arch, others));
+    let program = assembler.finish(arch.audit(), body, others);
     let count = program.len() / Instruction::SIZE;
     if count > MAX_INSTRUCTIONS {
         return Err(FilterError::TooLong { count });
@@ -71,7 +80,7 @@ fn decisions(profile: &Profile, arch: Arch) -> BTreeMap<u32, Decision<'_>> {
     calls
 }
 
-fn ranges(profile: &Profile, arch: Arch) -> Vec<Range<'_>> {
+fn ranges(profile: &Profile, arch: Arch, others: Verdict) -> Vec<Range<'_>> {
     let plain = |otherwise| Decision {
         tests: Vec::new(),
         otherwise,
@@ -90,7 +99,7 @@ fn ranges(profile: &Profile, arch: Arch) -> Vec<Range<'_>> {
         add(number + 1, plain(profile.default_verdict()));
     }
     if arch == Arch::X86_64 {
-        add(X32, plain(NO_SUCH_CALL));
+        add(X32, plain(others));
     }
     ranges.dedup_by(|later, earlier| later.decision == earlier.decision);
     ranges
@@ -121,7 +130,7 @@ mod tests {
 
     fn firsts(json: &str, arch: Arch) -> Vec<(u32, Verdict)> {
         let profile = Profile::from_json(json).unwrap();
-        let ranges = ranges(&profile, arch);
+        let ranges = ranges(&profile, arch, NO_SUCH_CALL);
         let plain = |range: &Range<'_>| (range.first, range.decision.otherwise);
         ranges.iter().map(plain).collect()
     }

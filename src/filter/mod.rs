@@ -5,15 +5,17 @@ mod assemble;
 mod cache;
 mod compile;
 mod document;
+mod heard;
 mod names;
 mod profile;
 
 use std::borrow::Cow;
 use std::fmt;
 
-pub use cache::compiled;
+pub use cache::{compiled, compiled_heard};
 pub use compile::compile;
-pub use names::{Number, number};
+pub use heard::{Heard, REFUSAL, compile_guard, guard, is_heard};
+pub use names::{Number, name_of, number};
 pub use profile::{Comparison, Condition, Profile, Rule, Verdict};
 
 /// The kernel takes no longer program (`BPF_MAXINSNS`).
@@ -134,7 +136,7 @@ impl Filter {
 }
 
 macro_rules! built_in {
-    ($($name:literal),+) => {
+    ($($name:literal),+; $($derived:literal),+) => {
         const NAMES: &[&str] = &[$($name),+];
 
         fn text(name: &str) -> Option<&'static str> {
@@ -150,6 +152,9 @@ macro_rules! built_in {
                 $($name => Some(include_bytes!(
                     concat!("../../seccomp/compiled/", $name, ".x86_64.bpf")
                 )),)+
+                $($derived => Some(include_bytes!(
+                    concat!("../../seccomp/compiled/", $derived, ".x86_64.bpf")
+                )),)+
                 _ => None,
             }
         }
@@ -160,17 +165,31 @@ macro_rules! built_in {
                 $($name => Some(include_bytes!(
                     concat!("../../seccomp/compiled/", $name, ".aarch64.bpf")
                 )),)+
+                $($derived => Some(include_bytes!(
+                    concat!("../../seccomp/compiled/", $derived, ".aarch64.bpf")
+                )),)+
                 _ => None,
             }
         }
     };
 }
 
-built_in!("default", "nested", "debug", "no-inet", "no-host");
+built_in!(
+    "default", "nested", "debug", "no-inet", "no-host";
+    "guard", "default.every", "default.program", "nested.every", "nested.program", "debug.every",
+    "debug.program"
+);
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn program(_: &str) -> Option<&'static [u8]> {
     None
+}
+
+fn builtin_bytes(name: &str) -> Option<Filter> {
+    Some(Filter {
+        arch: Arch::native()?,
+        program: Cow::Borrowed(program(name)?),
+    })
 }
 
 /// The names `builtin` knows.
@@ -180,10 +199,7 @@ pub fn builtin_names() -> &'static [&'static str] {
 
 /// A built-in filter for this machine: bytes from the executable, no work at all.
 pub fn builtin(name: &str) -> Option<Filter> {
-    Some(Filter {
-        arch: Arch::native()?,
-        program: Cow::Borrowed(program(name)?),
-    })
+    NAMES.contains(&name).then(|| builtin_bytes(name))?
 }
 
 /// The JSON a built-in filter was compiled from.

@@ -73,14 +73,27 @@ pub fn number(name: &str, arch: Arch) -> Number {
     if let Some((_, number)) = RECENT.iter().find(|(recent, _)| *recent == name) {
         return Number::Is(*number);
     }
-    let token = match arch {
-        Arch::X86_64 => ScmpArch::X8664,
-        Arch::Aarch64 => ScmpArch::Aarch64,
-    };
-    match ScmpSyscall::from_name_by_arch(name, token) {
+    match ScmpSyscall::from_name_by_arch(name, token(arch)) {
         // libseccomp numbers the calls of other architectures from -1 down.
         Ok(call) => u32::try_from(i32::from(call)).map_or(Number::Elsewhere, Number::Is),
         Err(_) => Number::Unknown,
+    }
+}
+
+/// The reverse: what a number is called.
+pub fn name_of(number: u32, arch: Arch) -> Option<String> {
+    let recent = RECENT.iter().find(|(_, recent)| *recent == number);
+    if let Some((name, _)) = recent {
+        return Some((*name).to_owned());
+    }
+    let call = ScmpSyscall::from(i32::try_from(number).ok()?);
+    call.get_name_by_arch(token(arch)).ok()
+}
+
+fn token(arch: Arch) -> ScmpArch {
+    match arch {
+        Arch::X86_64 => ScmpArch::X8664,
+        Arch::Aarch64 => ScmpArch::Aarch64,
     }
 }
 
@@ -107,6 +120,21 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn every_number_leads_back_to_its_name() {
+        for arch in Arch::ALL {
+            for called in (0..480).filter_map(|number| name_of(number, arch)) {
+                let Number::Is(number) = number(&called, arch) else {
+                    panic!("{called} has no number");
+                };
+                assert_eq!(name_of(number, arch), Some(called));
+            }
+        }
+        assert_eq!(name_of(165, Arch::X86_64).as_deref(), Some("mount"));
+        assert_eq!(name_of(435, Arch::Aarch64).as_deref(), Some("clone3"));
+        assert_eq!(name_of(4000, Arch::X86_64), None);
     }
 
     #[test]

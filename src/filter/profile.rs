@@ -69,6 +69,23 @@ pub struct Condition {
     pub op: Comparison,
 }
 
+impl Condition {
+    pub fn holds(&self, args: &[u64; 6]) -> bool {
+        let Some(&arg) = args.get(self.index as usize) else {
+            return false;
+        };
+        match self.op {
+            Comparison::NotEqual => arg != self.value,
+            Comparison::Less => arg < self.value,
+            Comparison::LessOrEqual => arg <= self.value,
+            Comparison::Equal => arg == self.value,
+            Comparison::GreaterOrEqual => arg >= self.value,
+            Comparison::Greater => arg > self.value,
+            Comparison::MaskedEqual => arg & self.value == self.value_two,
+        }
+    }
+}
+
 /// What happens to some calls when all conditions hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
@@ -108,6 +125,18 @@ impl Profile {
 
     pub fn rules(&self) -> &[Rule] {
         &self.rules
+    }
+
+    /// The rules about one call, in their order.
+    pub fn rules_about<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Rule> {
+        let about = move |rule: &&Rule| rule.names.iter().any(|known| known == name);
+        self.rules.iter().filter(about)
+    }
+
+    /// The rule that decides about a call; none where the default does.
+    pub fn deciding<'a>(&'a self, name: &'a str, args: &[u64; 6]) -> Option<&'a Rule> {
+        let holds = |rule: &&Rule| rule.conditions.iter().all(|one| one.holds(args));
+        self.rules_about(name).find(holds)
     }
 
     /// Whether the profile names this architecture, or none and so means all.

@@ -216,12 +216,14 @@ impl What {
                 object,
                 rule,
                 allow,
+                program,
                 count,
             } => Self::Refusal {
                 kind: *kind,
                 rule: room.text(rule),
                 object: room.text(object),
                 allow: room.text(allow),
+                program: room.optional(program.as_ref()),
                 count: *count,
             },
             Self::Stop { outcome, by } => Self::Stop {

@@ -86,6 +86,9 @@ pub enum What {
         rule: String,
         /// The flag or key that would allow it, as it is typed.
         allow: String,
+        /// Who tried it the first time, as it calls itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        program: Option<String>,
         /// How often since the last line about the same; together they are how often.
         count: u64,
     },

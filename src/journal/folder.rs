@@ -56,3 +56,9 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<Found>> {
     found.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(found)
 }
+
+/// The sessions that have a journal, as far as the folder can be read.
+pub fn sessions(folder: &Path) -> Vec<SessionId> {
+    let found = list(folder).unwrap_or_default().into_iter();
+    found.filter(|it| !it.is_aside).map(|it| it.id).collect()
+}

@@ -14,6 +14,7 @@
 
 mod asked;
 mod bounds;
+mod calls;
 mod chain;
 mod cut;
 mod entry;
@@ -32,7 +33,7 @@ mod why;
 pub use bounds::words;
 pub use entry::{Entry, Exit, MountNote, RefusalKind, RunNote, What};
 pub use file::{DEFAULT_LIMIT, Journal};
-pub use folder::path_of;
+pub use folder::{path_of, sessions};
 pub use prune::{DEFAULT_KEEP, prune};
 pub use read::{Reading, Verdict, read};
 pub use tell::{BY_USER, Filter, Past, Statistics, history, statistics, verify};

@@ -82,6 +82,7 @@ mod tests {
             object: object.to_owned(),
             rule: "guard".to_owned(),
             allow: "--guard off".to_owned(),
+            program: None,
             count: 1,
         }
     }

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use super::asked::{Asked, lies_in};
+use super::calls;
 use super::entry::{Entry, MountNote, RefusalKind, What};
 use super::folder::list;
 use super::read::Verdict;
@@ -31,8 +32,10 @@ const FILES: &str = "Of files, what a guard refuses is seen and written down. A 
      Linux 6.15 the kernel's audit log can have Landlock's refusals, for whoever may read it.";
 const HOSTS: &str = "Of the network, what is refused by name is seen and written down. Where there is no network at \
      all, the kernel answers the program itself (ENETUNREACH) and nobody else is told.";
-const CALLS: &str = "A system call that the filter refuses is an error number to the program (EPERM, ENOSYS), not \
-     an event: without privileges nobody else is told.";
+const CALLS: &str = "Of system calls, what the filter refuses with EPERM is seen and written down, where guards are \
+     on. Nobody but the program is told of what it answers as a kernel without the call would \
+     (ENOSYS and the like), of set-user-ID bits and devices refused to chmod, open and mknod, and \
+     of what the kernel refuses by itself.";
 
 /// What tells one refusal from another. Files from elsewhere may hold many: they are found by it.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,6 +45,7 @@ struct Refused {
     object: String,
     rule: String,
     allow: String,
+    program: Option<String>,
 }
 
 /// How often it happened, and when for the last time.
@@ -57,18 +61,23 @@ struct Had {
     started: u64,
     mounts: Vec<MountNote>,
     network: String,
+    layers: Vec<String>,
 }
 
 impl Had {
     fn note(&mut self, entry: &Entry) {
         match &entry.what {
             What::Start {
-                mounts, network, ..
+                mounts,
+                network,
+                layers,
+                ..
             } => {
                 *self = Self {
                     started: entry.at,
                     mounts: mounts.clone(),
                     network: network.clone(),
+                    layers: layers.clone(),
                 };
             }
             What::Mount {
@@ -141,6 +150,7 @@ fn collect(
         object,
         rule,
         allow,
+        program,
         count,
     } = &entry.what
     else {
@@ -155,6 +165,7 @@ fn collect(
         object: object.clone(),
         rule: rule.clone(),
         allow: allow.clone(),
+        program: program.clone(),
     };
     let often = refused.entry(same).or_default();
     often.count = often.count.saturating_add(*count);
@@ -183,9 +194,13 @@ fn sentence(one: &Refused, often: Often, now: SystemTime) -> String {
         RefusalKind::Syscall => "the system call",
         RefusalKind::Network => "the connection to",
     };
-    let times = match often.count {
-        0 | 1 => String::new(),
-        count => format!(" {count} times, the last time then,"),
+    let times = match (&one.program, often.count) {
+        (None, 0 | 1) => String::new(),
+        (Some(program), 0 | 1) => format!(" to {program}"),
+        (None, count) => format!(" {count} times, the last time then,"),
+        (Some(program), count) => {
+            format!(" {count} times, first to {program}, the last time then,")
+        }
     };
     let allow = match one.allow.as_str() {
         "" => "Nothing allows it.".to_owned(),
@@ -256,6 +271,9 @@ fn surroundings(asked: &Asked<'_>, id: &SessionId, had: &Had) -> Vec<String> {
             "{id} has no network, so that no host is reached from it. To give it the host's: \
              cowork-linux run --network host"
         ));
+    }
+    if asked.may_be_syscall() {
+        said.extend(calls::outlook(id.as_str(), text, &had.layers));
     }
     said
 }

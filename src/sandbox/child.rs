@@ -8,6 +8,7 @@ use nix::errno::Errno;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::stat::{Mode, umask};
 
+use super::filters::Filters;
 use super::init::{self, Locked};
 use super::launch::Belongings;
 use super::lockdown::Wall;
@@ -28,7 +29,7 @@ use crate::sys::process::SingleThreaded;
 #[derive(Debug)]
 pub(super) struct Orders<'a> {
     pub(super) plan: &'a Plan,
-    pub(super) filters: &'a [Vec<u8>],
+    pub(super) filters: &'a Filters,
     pub(super) belongings: Option<Belongings<'a>>,
     /// This process is in a pid namespace that was there before; the box gets one below it.
     pub(super) is_born_later: bool,
@@ -218,7 +219,7 @@ fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
         )?;
         // Others' filters are made for the program: whoever runs it loads them last.
         late(match is_ours {
-            true => lockdown::seccomp(filters).map_err(Trouble::from),
+            true => lockdown::seccomp(&filters.every).map_err(Trouble::from),
             false => Ok(()),
         })?;
         late(match is_ours {

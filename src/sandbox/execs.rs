@@ -168,6 +168,11 @@ pub(super) fn spawn(
         Some(_) => Some(wire::pair()?).unzip(),
         None => (None, None),
     };
+    let asks = locked.filters.program.as_deref().zip(listen.as_ref());
+    if asks.is_some() != (locked.filters.program.is_some() || listen.is_some()) {
+        // Refusals that nobody answers could be answered by the program itself.
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
     let start = Start {
         plan,
         exec: given.exec,
@@ -177,7 +182,7 @@ pub(super) fn spawn(
         ends: given.ends,
         terminal: given.terminal,
         wire: &locked.wire,
-        listen: listen.as_ref(),
+        asks,
         wall: locked.wall.as_ref(),
         steps: child::last_walls(plan),
     };

@@ -12,6 +12,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
 use super::execs::{self, Execs, Given};
+use super::filters::Filters;
 use super::program;
 use super::streams::BoxEnds;
 use super::wire::{Message, Wire};
@@ -27,7 +28,7 @@ use crate::sys::process::{SingleThreaded, exit_now};
 #[derive(Debug)]
 pub(super) struct Locked<'a> {
     pub(super) plan: &'a Plan,
-    pub(super) filters: &'a [Vec<u8>],
+    pub(super) filters: &'a Filters,
     /// Those that were read when everything else stood.
     pub(super) more_filters: Vec<Vec<u8>>,
     /// Where the program starts, when that was found out inside.
@@ -113,7 +114,7 @@ fn start_and_wait(
     };
     let status = life.serve(&children, &mut broker)?;
     end_the_rest(reach);
-    life.tell_refusals(&broker)?;
+    life.tell_refusals(&mut broker)?;
     locked.wire.send(&Message::Ended { status })?;
     Ok(status)
 }
@@ -176,6 +177,9 @@ impl Life<'_, '_> {
                         true => broker.serve(listener)?,
                         false => broker.forget(listener),
                     }
+                    while let Some(refused) = broker.next_new_call() {
+                        wire.send(&Message::RefusedCall(refused))?;
+                    }
                 }
             }
             if ended {
@@ -215,7 +219,7 @@ impl Life<'_, '_> {
     }
 
     /// Collects whoever ended; whether that was the program the box is for.
-    fn reap(&mut self, broker: &Option<Broker>) -> io::Result<bool> {
+    fn reap(&mut self, broker: &mut Option<Broker>) -> io::Result<bool> {
         let wire = &self.locked.wire;
         loop {
             let (pid, status) = match sys::process::wait(-1, libc::WNOHANG | libc::WUNTRACED) {
@@ -247,7 +251,11 @@ impl Life<'_, '_> {
     }
 
     /// Says what was left as it is since the last time.
-    fn tell_refusals(&mut self, broker: &Option<Broker>) -> io::Result<()> {
+    fn tell_refusals(&mut self, broker: &mut Option<Broker>) -> io::Result<()> {
+        let refused = broker.iter_mut().flat_map(Broker::take_refused_calls);
+        for refused in refused {
+            self.locked.wire.send(&Message::RefusedCall(refused))?;
+        }
         let refusals = broker.iter().flat_map(|broker| broker.refusals());
         for refusal in refusals.skip(self.told) {
             let what = format!("{}\t{}", refusal.rule, refusal.path.display());

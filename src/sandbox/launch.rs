@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 
 use super::child::{self, Orders};
+use super::filters::Filters;
 use super::launch_error::{LaunchError, explain};
 use super::live::{self, Entrance, LiveMount};
 use super::orphans;
@@ -177,7 +178,7 @@ pub struct Belongings<'a> {
 /// Starts a box. Read this to know what happens, and in which order.
 pub fn launch(
     plan: &Plan,
-    filters: &[Vec<u8>],
+    filters: &Filters,
     belongings: Option<Belongings<'_>>,
 ) -> Result<Running, LaunchError> {
     let proof = SingleThreaded::prove().map_err(LaunchError::Threads)?;

@@ -5,6 +5,7 @@ mod asked_systems;
 mod box_terminal;
 mod child;
 mod execs;
+mod filters;
 mod init;
 mod launch;
 mod launch_error;
@@ -23,7 +24,9 @@ mod streams;
 mod trouble;
 mod wire;
 
+pub use crate::broker::RefusedCall;
 pub(crate) use child::{LATE_STEPS, late_name};
+pub use filters::Filters;
 pub(crate) use launch::Ended;
 pub use launch::{Belongings, Running, launch};
 pub use launch_error::{LaunchError, explain};

@@ -34,8 +34,8 @@ pub(super) struct Start<'a> {
     pub(super) terminal: Option<&'a OwnedFd>,
     /// The line to the launcher, for bad news.
     pub(super) wire: &'a Wire,
-    /// Where pid 1 hears what the program wants to change in guarded mounts.
-    pub(super) listen: Option<&'a Wire>,
+    /// A filter that asks pid 1, and where pid 1 waits for its listener.
+    pub(super) asks: Option<(&'a [u8], &'a Wire)>,
     /// A wall that pid 1 has to stay outside of.
     pub(super) wall: Option<&'a Wall>,
     /// What to call the walls in bad news.
@@ -128,9 +128,9 @@ fn get_ready(start: &Start<'_>) -> io::Result<()> {
     if let Some(wall) = start.wall {
         start.must_stand(start.steps.landlock, wall.put_up());
     }
-    if let Some(listen) = start.listen {
-        let listener = start.must_stand(start.steps.guard, broker::install());
-        listen.send(&Message::Listener(listener))?;
+    if let Some((filter, hearer)) = start.asks {
+        let listener = start.must_stand(start.steps.guard, broker::install(filter));
+        hearer.send(&Message::Listener(listener))?;
     }
     Ok(())
 }

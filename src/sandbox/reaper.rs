@@ -43,11 +43,11 @@ fn start<'a>(locked: &'a Locked<'a>, ready: &'a program::Ready) -> Start<'a> {
         exec: 0,
         ready,
         folder: None,
-        filters: [locked.filters, &locked.more_filters],
+        filters: [&locked.filters.every, &locked.more_filters],
         ends: &locked.ends,
         terminal: None,
         wire: &locked.wire,
-        listen: None,
+        asks: None,
         wall: None,
         steps: child::last_walls(locked.plan),
     }
@@ -105,7 +105,7 @@ pub(super) fn main(
     if locked.plan.namespaces.pid && locked.plan.terms.waits {
         let _ = sys::process::show_to_others();
     }
-    for filter in locked.filters.iter().chain(&locked.more_filters) {
+    for filter in locked.filters.every.iter().chain(&locked.more_filters) {
         if let Err(error) = sys::seccomp::load(filter) {
             fail(steps.seccomp, error.into());
         }

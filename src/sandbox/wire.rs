@@ -9,6 +9,7 @@ use nix::sys::socket::{
     UnixCredentials, recvmsg, sendmsg, setsockopt, socketpair, sockopt,
 };
 
+use crate::broker::RefusedCall;
 use crate::plan::Part;
 use crate::sys;
 
@@ -53,6 +54,8 @@ pub enum Message {
     NoDoor { inside: String },
     /// A guarded path was left as it is: the rule, a tab, the path.
     Refused(String),
+    /// The filter refused a call.
+    RefusedCall(RefusedCall),
     /// The mounts at this place could not be restricted, and the caller does not mind.
     Loose(String),
     /// The identity maps are written, or whatever else the box was to wait for.
@@ -102,6 +105,7 @@ impl AsFd for Wire {
 impl Wire {
     pub(crate) fn send(&self, message: &Message) -> io::Result<()> {
         let mut fds = Vec::new();
+        let spelled;
         let (kind, first, text): (u32, [i32; 2], &[u8]) = match message {
             Message::Failed {
                 step,
@@ -125,6 +129,11 @@ impl Wire {
             Message::Stopped { signal } => (4, [*signal, 0], b""),
             Message::Ended { status } => (5, [*status, 0], b""),
             Message::Refused(text) => (6, [0, 0], text.as_bytes()),
+            Message::RefusedCall(refused) => {
+                spelled = to_bytes(refused);
+                let numbers = [refused.call as i32, refused.thread as i32];
+                (21, numbers, &spelled)
+            }
             Message::Go => (7, [0, 0], b""),
             Message::Signal { signal } => (8, [*signal, 0], b""),
             Message::Listener(fd) => {
@@ -289,8 +298,42 @@ impl Wire {
             },
             19 => Message::NoDoor { inside: text() },
             20 => Message::Loose(text()),
+            21 => Message::RefusedCall(
+                from_bytes([number(4), number(8)], &buffer[12.min(length)..length])
+                    .ok_or_else(odd)?,
+            ),
             _ => return Err(odd()),
         };
         Ok(Some(message))
     }
+}
+
+/// How often, the arguments, and the program's name last.
+fn to_bytes(refused: &RefusedCall) -> Vec<u8> {
+    let numbers = std::iter::once(&refused.times).chain(&refused.args);
+    let mut bytes: Vec<u8> = numbers.flat_map(|number| number.to_ne_bytes()).collect();
+    bytes.extend_from_slice(&refused.program);
+    bytes
+}
+
+fn from_bytes([call, thread]: [i32; 2], bytes: &[u8]) -> Option<RefusedCall> {
+    let (numbers, program) = bytes.split_at_checked(56)?;
+    let mut numbers = numbers
+        .as_chunks::<8>()
+        .0
+        .iter()
+        .copied()
+        .map(u64::from_ne_bytes);
+    let times = numbers.next()?;
+    let mut args = [0; 6];
+    args.iter_mut()
+        .zip(numbers)
+        .for_each(|(arg, number)| *arg = number);
+    Some(RefusedCall {
+        call: call as u32,
+        args,
+        thread: thread as u32,
+        program: program.to_vec(),
+        times,
+    })
 }

@@ -6,14 +6,18 @@ use std::time::Duration;
 use super::manner::Manner;
 use super::outcome::Outcome;
 use super::record::{Record, RecordedMount};
-use crate::journal::{BY_USER, Journal, MountNote, RefusalKind, What, words};
+use super::refusals::{Refusals, Refused};
+use crate::journal::{BY_USER, Journal, MountNote, What, words};
 use crate::plan::{Guarding, Landlock, Plan, Seccomp};
 use crate::policy::Isolation;
+use crate::sandbox::RefusedCall;
 
 #[derive(Debug)]
 pub(super) struct Diary {
     journal: Option<Journal>,
     by: &'static str,
+    /// Also for the caller, at the end.
+    pub(super) refusals: Refusals,
 }
 
 impl Diary {
@@ -28,6 +32,7 @@ impl Diary {
         let mut diary = Self {
             journal: journal.and_then(Result::ok),
             by: "program",
+            refusals: Refusals::default(),
         };
         let record = Record::of(plan, false);
         let mounts = record.mounts.into_iter().map(|mount| MountNote {
@@ -75,17 +80,23 @@ impl Diary {
 
     /// A guard's word: the rule, a tab, the path.
     pub(super) fn refused(&mut self, what: &str) {
-        let (rule, object) = what.split_once('\t').unwrap_or(("guard", what));
-        let allow = match rule.starts_with("git ") {
-            true => "[guard] git = false".to_owned(),
-            false => format!("[guard] lift = [\"{rule}\"]"),
-        };
+        let refused = self.refusals.by_guard(what);
+        self.write_refusal(refused, 1);
+    }
+
+    pub(super) fn refused_call(&mut self, plan: &Plan, told: &RefusedCall) {
+        let refused = self.refusals.by_filter(plan, told);
+        self.write_refusal(refused, told.times);
+    }
+
+    fn write_refusal(&mut self, refused: Refused, count: u64) {
         self.write(&What::Refusal {
-            kind: RefusalKind::File,
-            object: object.to_owned(),
-            rule: rule.to_owned(),
-            allow,
-            count: 1,
+            kind: refused.kind,
+            object: refused.object,
+            rule: refused.rule,
+            allow: refused.allow,
+            program: refused.program,
+            count,
         });
     }
 

@@ -1,7 +1,7 @@
 //! Which sessions there are: those that answer, and what the others left on the disk. There is no
 //! central list, so that nothing can be wrong with one.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -95,24 +95,24 @@ impl Places {
 
     /// Everything that is known, by id.
     pub fn list(&self) -> Vec<Known> {
-        let mut ids = BTreeMap::new();
-        for name in names(&self.runtime) {
-            if let Some(id) = name
-                .strip_suffix(".sock")
-                .and_then(|id| SessionId::parse(id).ok())
-            {
-                ids.insert(id.as_str().to_owned(), id);
-            }
-        }
-        for name in names(&self.sessions()) {
-            if let Ok(id) = SessionId::parse(&name) {
-                ids.insert(name, id);
-            }
-        }
-        let ids: Vec<_> = ids.into_values().collect();
-        ids.chunks(AT_ONCE)
+        self.ids()
+            .chunks(AT_ONCE)
             .flat_map(|some| self.look_at(some))
             .collect()
+    }
+
+    /// The names of all that are known, without asking any.
+    pub fn ids(&self) -> Vec<SessionId> {
+        let sockets = names(&self.runtime).into_iter();
+        let sockets = sockets.filter_map(|name| name.strip_suffix(".sock").map(str::to_owned));
+        let all: BTreeSet<String> = sockets.chain(names(&self.sessions())).collect();
+        let ids = all.iter().filter_map(|name| SessionId::parse(name).ok());
+        ids.collect()
+    }
+
+    /// Whether somebody listens; nothing is asked.
+    pub fn is_running(&self, id: &SessionId) -> bool {
+        super::socket::has_listener(&self.runtime, id)
     }
 
     /// One session as it is.
@@ -149,9 +149,9 @@ impl Places {
             seen: None,
             trouble: None,
         };
-        if let Ok(seen) = answer {
+        if let Ok(mut seen) = answer {
             known.state = State::Running;
-            known.record = Some(seen.record.clone());
+            known.record = seen.record.take();
             known.seen = Some(seen);
             return known;
         }
@@ -186,18 +186,8 @@ impl Places {
         }) {
             return Ok(id);
         }
-        let mut ids: Vec<SessionId> = Vec::new();
-        let sockets = names(&self.runtime).into_iter();
-        let sockets = sockets.filter_map(|name| name.strip_suffix(".sock").map(str::to_owned));
-        for known in sockets.chain(names(&self.sessions())) {
-            if let Ok(id) = SessionId::parse(&known)
-                && known.starts_with(name)
-                && !ids.contains(&id)
-            {
-                ids.push(id);
-            }
-        }
-        ids.sort_by(|one, other| one.as_str().cmp(other.as_str()));
+        let mut ids = self.ids();
+        ids.retain(|id| id.as_str().starts_with(name));
         match ids.as_slice() {
             [] => Err(FindError::None(name.to_owned())),
             [id] => Ok(id.clone()),

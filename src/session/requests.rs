@@ -178,11 +178,11 @@ impl Life<'_> {
             return;
         };
         let seen = Seen {
-            record: self.record.clone(),
+            record: Some(self.record.clone()),
             pid: running.pid().as_raw(),
             execs: control.execs(),
             plan: serde_json::to_value(self.plan).unwrap_or_default(),
-            refused: self.refused.clone(),
+            refused: self.diary.refusals.all().to_vec(),
             mounted: self.mounted.iter().map(noted).collect(),
             paused: self.limits.is_paused,
             limits: self.limits.told(),

@@ -81,3 +81,15 @@ pub(super) fn call(runtime: &Path, id: &SessionId) -> io::Result<Line> {
         false => Err(io::Error::from_raw_os_error(libc::EPERM)),
     }
 }
+
+/// Whether anybody listens there, however busy.
+pub(super) fn has_listener(runtime: &Path, id: &SessionId) -> bool {
+    let called = new().and_then(|ours| {
+        let at = address(runtime, id)?;
+        Ok(connect(ours.as_raw_fd(), &at.address)?)
+    });
+    match called {
+        Ok(()) => true,
+        Err(error) => error.raw_os_error() == Some(libc::EAGAIN),
+    }
+}

@@ -22,10 +22,11 @@ use super::manner::Manner;
 use super::outcome::Outcome;
 use super::outputs::Outputs;
 use super::record::{Record, now};
+use super::refusals::Refused;
 use super::signals::watch_signals;
 use super::talk::Say;
 use crate::plan::Plan;
-use crate::sandbox::{self, Belongings, LiveMount, Message, Running};
+use crate::sandbox::{self, Belongings, Filters, LiveMount, Message, Running};
 
 /// Between asking a program to end and ending it.
 pub(super) const GRACE: Duration = Duration::from_secs(2);
@@ -36,15 +37,15 @@ pub(super) const LAST_WORDS: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Ended {
     pub outcome: Outcome,
-    /// Guarded paths the program tried to change: rule and path.
-    pub refused: Vec<String>,
+    /// What the program was refused, each once.
+    pub refused: Vec<Refused>,
     /// Standard streams whose file failed the launcher, and why.
     pub lost: Vec<(usize, io::Error)>,
     pub outputs: Option<PathBuf>,
 }
 
 /// Carries a plan out from start to end.
-pub fn run(plan: &Plan, filters: &[Vec<u8>], manner: Manner) -> Result<Ended, RunError> {
+pub fn run(plan: &Plan, filters: &Filters, manner: Manner) -> Result<Ended, RunError> {
     let none = || io::Error::other("the plan is not one of a session");
     let session = plan.session.as_ref().ok_or_else(none)?;
     let mut directory = Directory::open(session)?;
@@ -61,7 +62,7 @@ pub fn run(plan: &Plan, filters: &[Vec<u8>], manner: Manner) -> Result<Ended, Ru
 
 fn live(
     plan: &Plan,
-    filters: &[Vec<u8>],
+    filters: &Filters,
     directory: &mut Directory,
     mut manner: Manner,
     last: &mut Option<Control>,
@@ -110,7 +111,7 @@ fn live(
     last.iter_mut().for_each(Control::leave);
     Ok(Ended {
         outcome,
-        refused: life.refused,
+        refused: life.diary.refusals.all().to_vec(),
         lost: life.front.lost,
         outputs: directory.outputs(),
     })
@@ -130,7 +131,6 @@ struct Woken {
 pub(super) struct Life<'a> {
     pub(super) plan: &'a Plan,
     pub(super) front: Front,
-    pub(super) refused: Vec<String>,
     /// What was shown after the start.
     pub(super) mounted: Vec<LiveMount>,
     pub(super) limits: Limits,
@@ -167,7 +167,6 @@ impl<'a> Life<'a> {
         Ok(Self {
             plan,
             front: Front::new(plan.stdio, &mut running.streams.pipes)?,
-            refused: Vec::new(),
             mounted: Vec::new(),
             limits: Limits::default(),
             not_executed: None,
@@ -305,10 +304,8 @@ impl<'a> Life<'a> {
             // Nobody's shell waits for a session in the background, nor for one that is paused.
             Some(Message::Stopped { .. }) if self.outputs.is_some() || self.limits.is_paused => {}
             Some(Message::Stopped { .. }) => self.stop_with_it(running)?,
-            Some(Message::Refused(what)) => {
-                self.diary.refused(&what);
-                self.refused.push(what);
-            }
+            Some(Message::Refused(what)) => self.diary.refused(&what),
+            Some(Message::RefusedCall(told)) => self.diary.refused_call(self.plan, &told),
             Some(Message::Ended { status }) => {
                 self.said_ended = true;
                 if let Some(what) = self.limits.over() {

@@ -13,6 +13,7 @@ use nix::sys::socket::{
 use serde::{Deserialize, Serialize};
 
 use super::record::{Record, RecordedMount};
+use super::refusals::Refused;
 use crate::sys;
 
 /// What can be asked of a session.
@@ -108,12 +109,14 @@ pub(super) enum Say {
 /// A session as it is now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
-    pub record: Record,
+    /// On the way to whoever asked; there it is kept apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<Record>,
     /// The number of the box's first process.
     pub pid: i32,
     pub execs: Vec<SeenExec>,
     pub plan: serde_json::Value,
-    pub refused: Vec<String>,
+    pub refused: Vec<Refused>,
     /// What was shown after the start.
     pub mounted: Vec<RecordedMount>,
     pub paused: bool,

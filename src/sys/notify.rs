@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use super::seccomp::as_kernel_has_it;
+
 /// Wakes the asking thread on the answering one's processor; since Linux 6.6.
 const FD_SYNC_WAKE_UP: u64 = 1;
 
@@ -20,7 +22,7 @@ pub(crate) struct Request {
 ///
 /// Signals that do not kill leave an accepted question alone where the kernel can do that
 /// (Linux 5.19): Go interrupts its threads all the time, and a half-done call would be repeated.
-pub(crate) fn listen(program: &[libc::sock_filter]) -> io::Result<OwnedFd> {
+pub(crate) fn listen(program: &[u8]) -> io::Result<OwnedFd> {
     let calm =
         libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
     match install(program, calm) {
@@ -31,13 +33,10 @@ pub(crate) fn listen(program: &[libc::sock_filter]) -> io::Result<OwnedFd> {
     }
 }
 
-fn install(program: &[libc::sock_filter], flags: libc::c_ulong) -> io::Result<OwnedFd> {
-    let len = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-    let program = libc::sock_fprog {
-        len,
-        filter: program.as_ptr().cast_mut(),
-    };
-    // SAFETY: the kernel copies `len` instructions from the slice and writes nothing.
+fn install(program: &[u8], flags: libc::c_ulong) -> io::Result<OwnedFd> {
+    let program = as_kernel_has_it(program)?;
+    // SAFETY: the program outlives the call and its length is the true one; the kernel copies it
+    // byte by byte, so that its alignment does not matter, and checks every instruction.
     let fd = unsafe {
         libc::syscall(
             libc::SYS_seccomp,

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use cowork_linux::broker::{self, Broker, Door};
+use cowork_linux::filter;
 use cowork_linux::policy::Guard;
 use cowork_linux::policy::guard::GuardRules;
 use nix::mount::{MsFlags, mount};
@@ -229,7 +230,7 @@ fn drop_rights() {
 }
 
 fn hand_over(socket: RawFd) -> std::io::Result<()> {
-    let listener = broker::install()?;
+    let listener = broker::install(filter::guard().unwrap().bytes())?;
     let fds = [listener.as_raw_fd()];
     let message = [ControlMessage::ScmRights(&fds)];
     sendmsg::<()>(

@@ -5,6 +5,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)] // the lint spares tests, but not the functions they share
 
+mod heard;
 mod machine;
 mod meaning;
 mod random;
@@ -19,6 +20,7 @@ use machine::{Call, run};
 use meaning::{Meaning, interesting, name_of};
 
 const ALLOW: u32 = 0x7fff_0000;
+const NOTIFY: u32 = 0x7fc0_0000;
 const EPERM: u32 = 0x0005_0001;
 const ENOSYS: u32 = 0x0005_0026;
 const EOPNOTSUPP: u32 = 0x0005_005f;
@@ -42,9 +44,12 @@ fn committed(name: &str, arch: Arch) -> Filter {
         if !updating() {
             return;
         }
-        for name in filter::builtin_names() {
-            for arch in Arch::ALL {
+        for arch in Arch::ALL {
+            for name in filter::builtin_names() {
                 fs::write(path(name, arch), compiled(name, arch).bytes()).unwrap();
+            }
+            for (name, filter) in heard::compiled(arch) {
+                fs::write(path(&name, arch), filter.bytes()).unwrap();
             }
         }
     });

@@ -7,7 +7,7 @@ use cowork_linux::filter::Arch;
 use libseccomp::{ScmpArch, ScmpSyscall};
 use serde_json::Value;
 
-use crate::{ALLOW, folder};
+use crate::{ALLOW, NOTIFY, folder};
 
 /// The rules of a built-in profile, straight from its JSON.
 pub(crate) struct Meaning {
@@ -91,6 +91,7 @@ fn number(value: &Value) -> u64 {
 fn action(name: &Value, errno: &Value) -> u32 {
     match name.as_str().unwrap() {
         "SCMP_ACT_ALLOW" => ALLOW,
+        "SCMP_ACT_NOTIFY" => NOTIFY,
         "SCMP_ACT_ERRNO" => 0x0005_0000 + errno.as_u64().unwrap_or(1) as u32,
         other => panic!("no built-in profile uses {other}"),
     }

@@ -110,6 +110,7 @@ pub fn refusal(kind: RefusalKind, object: &str) -> What {
         object: object.to_owned(),
         rule: ".envrc".to_owned(),
         allow: "guard.names in the policy, without \".envrc\"".to_owned(),
+        program: None,
         count: 1,
     }
 }

@@ -199,6 +199,29 @@ fn why_names_the_rule_and_what_would_allow_it() {
 }
 
 #[test]
+fn why_names_who_tried_a_system_call() {
+    let ground = Ground::new();
+    let tried = |count| What::Refusal {
+        kind: RefusalKind::Syscall,
+        object: "ptrace".to_owned(),
+        rule: "seccomp default (Looking)".to_owned(),
+        allow: "--seccomp debug".to_owned(),
+        program: Some("strace (pid 7)".to_owned()),
+        count,
+    };
+    ground.write("a", &[start("claude"), tried(1), stop()]);
+    let said = why(&ground.folder(), None, "ptrace").unwrap().join("\n");
+    let expected = "the system call ptrace was refused to strace (pid 7) by seccomp default \
+        (Looking). To allow it: --seccomp debug";
+    assert!(said.ends_with(expected), "{said}");
+    ground.write("b", &[start("claude"), tried(1), tried(4), stop()]);
+    let of_b = why(&ground.folder(), Some(&id("b")), "ptrace").unwrap();
+    let expected = "was refused 5 times, first to strace (pid 7), the last time then, by seccomp";
+    assert!(of_b.join("\n").contains(expected), "{of_b:?}");
+    assert!(why(&ground.folder(), None, "ptrac").unwrap()[0].starts_with("No refusal"));
+}
+
+#[test]
 fn why_says_what_it_cannot_know_and_what_to_type() {
     let ground = Ground::new();
     let read_only = What::Mount {
@@ -230,7 +253,15 @@ fn why_says_what_it_cannot_know_and_what_to_type() {
         said.contains("a has no network") && said.contains("ENETUNREACH"),
         "{said}"
     );
-    assert!(ask("unshare").contains("error number to the program"));
+    let said = ask("unshare");
+    for part in [
+        "what the filter refuses with EPERM is seen",
+        "Nobody but the program is told of what it answers as a kernel without the call",
+        "In a, no filter looks at system calls",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(!ask("package").contains("no filter looks"));
     let of_nobody = why(&ground.folder(), Some(&id("nobody")), "x").unwrap();
     assert!(
         of_nobody[0].contains("no journal of nobody"),

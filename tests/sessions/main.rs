@@ -5,6 +5,7 @@
 
 mod attaching;
 mod boxed_callers;
+mod completing;
 mod crashes;
 mod ending;
 mod entering;
@@ -15,6 +16,7 @@ mod logging;
 #[path = "../on_a_terminal/pty.rs"]
 mod pty;
 mod records;
+mod refusals;
 mod removing;
 mod starting;
 mod strangers;

@@ -111,6 +111,11 @@ fn inspect_shows_the_plan() {
     assert_eq!(seen["state"], "running");
     assert!(seen["seen"]["plan"]["build"].as_array().unwrap().len() > 5);
     assert!(seen["seen"]["plan"]["lock"].is_object());
+    // What is told of the session is told once.
+    assert!(seen["record"]["supervisor"].is_object());
+    assert_eq!(seen["seen"].get("record"), None, "{seen}");
+    let text = ground.say(&["inspect", "s"]).ok().out;
+    assert_eq!(text.matches("\"supervisor\"").count(), 1, "{text}");
     drop(caller.stdin.take());
     caller.wait().unwrap();
 }

@@ -1,9 +1,9 @@
 //! A program that comes later stands behind the same walls as the first one.
 
-use std::process::Stdio;
+use std::process::Command;
 
 use crate::ground::{Ground, eventually};
-use crate::support::is_root;
+use crate::support::{Ran, binary, is_root};
 
 #[test]
 fn the_kernel_holds_it_as_it_holds_the_first() {
@@ -62,18 +62,27 @@ fn it_gets_its_three_streams_and_nothing_else() {
     let id = ground.sleeper("s");
     let ran = ground.exec(&id, &["ls", "/proc/self/fd"]).ok();
     assert_eq!(ran.out, "0\n1\n2\n3\n", "3 is the folder that ls reads");
-    let mut command = ground.cowork();
-    // A descriptor that the caller happens to have open.
-    command.args(["exec", &id, "--", "ls", "-l", "/proc/self/fd"]);
-    let host = std::fs::File::open("/etc").unwrap();
-    nix::fcntl::fcntl(
-        &host,
-        nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()),
-    )
-    .unwrap();
-    let output = command.stdout(Stdio::piped()).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(!text.contains("/etc"), "{text}");
+    // Nor what the caller happens to have open, which reaches whatever else it starts.
+    let look = ["ls", "-l", "/proc/self/fd"];
+    let with_etc_open = |program: &[&str]| {
+        let mut command = Command::new("sh");
+        ground.surround(&mut command);
+        command.args(["-c", "exec 9</etc; exec \"$@\"", "sh"]);
+        Ran::of(command.args(program)).ok().out
+    };
+    let control = with_etc_open(&look);
+    assert!(control.contains("9 -> /etc\n"), "{control}");
+    let binary = binary();
+    let exec = [binary.to_str().unwrap(), "exec", &id, "--"];
+    let inside = with_etc_open(&[&exec[..], &look].concat());
+    assert!(
+        inside.contains(" 2 -> ") && inside.contains(" 3 -> "),
+        "{inside}"
+    );
+    assert!(
+        !inside.contains("/etc") && !inside.contains(" 9 -> "),
+        "{inside}"
+    );
 }
 
 #[test]
@@ -117,8 +126,17 @@ fn the_hosts_files_and_network_are_not_there() {
     for call in ["mount -t tmpfs x /mnt", "unshare -U true", "chroot / true"] {
         assert_ne!(ground.exec_sh(&id, call).code, 0, "{call}");
     }
+    // Root's programs are somebody whom the host does not know.
+    let expected = match is_root() {
+        true => 1000,
+        false => nix::unistd::getuid().as_raw(),
+    };
     let uid = ground.exec(&id, &["id", "-u"]).ok().out;
-    assert_eq!(uid == "0\n", is_root() && uid == "0\n");
+    assert_eq!(uid, format!("{expected}\n"));
+    let host = format!("/proc/{}/status", ground.first(&id));
+    let host = std::fs::read_to_string(host).unwrap();
+    let on_host = host.lines().find_map(|line| line.strip_prefix("Uid:\t"));
+    assert!(!on_host.unwrap().starts_with("0\t"), "{on_host:?}");
     // Whoever gets at the sockets of the host could speak to the supervisor.
     let runtime = ground.runtime();
     ground

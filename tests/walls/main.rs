@@ -13,6 +13,7 @@ mod guards;
 mod guards_git;
 mod guards_two;
 mod launcher;
+mod listeners;
 mod missing;
 mod network;
 mod outside;
