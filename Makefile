@@ -13,7 +13,7 @@ bubblewrap = $(patsubst ~/%,$(HOME)/%,$(BUBBLEWRAP))
 scripts = .ci/run $(wildcard packaging/*.sh packaging/*/*.sh)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test vm-test lint bench sessions-test bubblewrap-suite install clean
+.PHONY: help build run test vm-test lint bench sessions-test interrupted-test bubblewrap-suite install clean
 
 help: ## this list
 	@echo 'cowork-linux: puts an AI coding agent in a box on Linux'
@@ -53,6 +53,10 @@ bench: build ## launch time, memory and growth beside bwrap, then called as bwra
 sessions-test: build ## 500 sessions beside each other: started, listed, entered, ended, and what they weigh
 	@COWORK_BIN='$(CURDIR)/.build/cowork-linux' COWORK_TEST_SESSIONS=500 \
 		timeout -k 10 10m cargo test --locked --test sessions many_sessions -- --nocapture
+
+interrupted-test: build ## kill -9 at every system call of every change of a session; some minutes
+	@COWORK_BIN='$(CURDIR)/.build/cowork-linux' COWORK_TEST_MOMENTS=all \
+		timeout -k 10 20m cargo test --locked --test interrupted
 
 bubblewrap-suite: build ## bubblewrap's own tests against our bwrap: BUBBLEWRAP=dir of its source; as root
 	@packaging/bubblewrap-suite.sh '$(bubblewrap)' .build/cowork-linux

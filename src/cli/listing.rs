@@ -4,13 +4,14 @@ use std::process::ExitCode;
 
 use clap::ArgMatches;
 
-use super::sessions::{Done, print, print_json};
+use super::sessions::{Done, print, print_json, tell_troubles};
 use super::table;
 use crate::probe;
 use crate::session::{Known, Outcome, Places, State, now};
 use crate::terminal::printable;
 
 pub(super) fn ls(places: &Places, matches: &ArgMatches) -> Done {
+    tell_troubles(places);
     let mut list = places.list();
     if !matches.get_flag("all") {
         list.retain(|known| known.state == State::Running);
@@ -77,6 +78,7 @@ fn row(known: &Known) -> Vec<String> {
 }
 
 pub(super) fn status(places: &Places, matches: &ArgMatches) -> Done {
+    tell_troubles(places);
     let list = places.list();
     let count = |state: State| list.iter().filter(|known| known.state == state).count();
     let states = [

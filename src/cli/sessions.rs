@@ -15,7 +15,7 @@ use crate::policy::{PathError, SessionId};
 use crate::probe::{self, SourceError};
 use crate::report::{self, Help};
 use crate::session::{
-    AskError, Call, FindError, Outcome, Places, RemoveError, State, Words, remove,
+    AskError, Call, FindError, NotOwn, Outcome, Places, RemoveError, State, Words, remove,
 };
 use crate::terminal::printable;
 
@@ -27,6 +27,8 @@ pub(super) enum Refusal {
     Ask(#[from] AskError),
     #[error(transparent)]
     Remove(#[from] RemoveError),
+    #[error(transparent)]
+    NotOwn(#[from] NotOwn),
     #[error("cannot look for sessions, because neither XDG_STATE_HOME nor HOME is set")]
     NoState,
     #[error("cannot give the program a terminal, because standard output is none")]
@@ -41,6 +43,8 @@ pub(super) enum Refusal {
     Source(#[from] SourceError),
     #[error("cannot read the mount {0}")]
     Mount(String, #[source] PathError),
+    #[error("cannot read the journals in {path}")]
+    Journals { path: String, source: io::Error },
     #[error("cannot read or print it")]
     Print(#[from] io::Error),
 }
@@ -51,6 +55,7 @@ impl Help for Refusal {
             Self::Find(error) => error.help(),
             Self::Ask(error) => error.help(),
             Self::Remove(error) => error.help(),
+            Self::NotOwn(error) => error.help(),
             Self::NoState => Some("set HOME, or XDG_STATE_HOME to a folder of your own".into()),
             Self::NoTerminal => Some("leave out -t".into()),
             Self::NoLog(_) => Some("only sessions started with --detach have one".into()),
@@ -58,6 +63,7 @@ impl Help for Refusal {
             Self::Log(error) => error.help(),
             Self::Source(error) => error.help(),
             Self::Mount(..) => Some("write SRC[:NAME][:ro|rw]".into()),
+            Self::Journals { .. } => Some("look at what is there; it should be yours".into()),
             Self::Print(_) => Some("let standard output lead somewhere that takes it".into()),
         }
     }
@@ -314,7 +320,16 @@ fn rm(places: &Places, matches: &ArgMatches) -> Done {
     })
 }
 
+/// Says what is wrong with the folders of all sessions.
+pub(super) fn tell_troubles(places: &Places) {
+    for trouble in places.troubles() {
+        let what = trouble.to_string();
+        report::say(&format!("note: {}", printable(&what)));
+    }
+}
+
 fn gc(places: &Places, matches: &ArgMatches) -> Done {
+    tell_troubles(places);
     let swept = places.sweep();
     crate::limits::remove_left_overs();
     if matches.get_flag("json") {
@@ -330,7 +345,7 @@ fn gc(places: &Places, matches: &ArgMatches) -> Done {
                 known.id, known.id
             )),
             (State::Damaged, Some(trouble)) => report::say(&format!(
-                "note: the record of {} cannot be read: {}; `cowork-linux rm {}` removes it",
+                "note: the record of {} cannot be read: {}; `cowork-linux rm {}` removes what is yours of it",
                 known.id,
                 printable(trouble),
                 known.id

@@ -102,7 +102,7 @@ fn logs(places: &Places, matches: &ArgMatches) -> Done {
     if record.is_some_and(|record| !record.detached) {
         return Err(Refusal::NoLog(id));
     }
-    let reader = Reader::open(&places.folder(&id))?;
+    let reader = Reader::open(&places.own_folder(&id)?)?;
     let mut shown = Shown::new(matches.get_flag("timestamps"));
     let from = since(matches)?;
     if matches.get_flag("follow") {
@@ -222,7 +222,7 @@ fn stats(places: &Places, matches: &ArgMatches) -> Done {
 }
 
 fn history(places: &Places, matches: &ArgMatches) -> Done {
-    let folder = places.state.join("journals");
+    let folder = places.journals()?;
     if matches.get_flag("verify") {
         return verify(&folder, matches.get_flag("json"));
     }
@@ -236,7 +236,7 @@ fn history(places: &Places, matches: &ArgMatches) -> Done {
         since: since(matches)?,
         session,
     };
-    let past = journal::history(&folder, &filter)?;
+    let past = journal::history(&folder, &filter).map_err(unreadable(&folder))?;
     if matches.get_flag("stats") {
         let sums = journal::statistics(&past);
         print_json(&sums)?;
@@ -267,10 +267,15 @@ fn history(places: &Places, matches: &ArgMatches) -> Done {
     Ok(ExitCode::SUCCESS)
 }
 
+fn unreadable(folder: &Path) -> impl FnOnce(io::Error) -> Refusal {
+    let path = folder.display().to_string();
+    |source| Refusal::Journals { path, source }
+}
+
 /// A session of that name, or one that was removed and left its journal.
 fn remembered(places: &Places, folder: &Path, name: &str) -> Result<SessionId, Refusal> {
     match SessionId::parse(name) {
-        Ok(id) if journal::path_of(folder, &id).exists() => Ok(id),
+        Ok(id) if journal::path_of(folder, &id).symlink_metadata().is_ok() => Ok(id),
         _ => Ok(places.find(name)?),
     }
 }
@@ -280,7 +285,7 @@ fn lasted(time: Duration) -> String {
 }
 
 fn verify(folder: &std::path::Path, json: bool) -> Done {
-    let verdicts = journal::verify(folder)?;
+    let verdicts = journal::verify(folder).map_err(unreadable(folder))?;
     let tampered = |verdict: &journal::Verdict| {
         matches!(
             verdict,
@@ -304,15 +309,15 @@ fn verify(folder: &std::path::Path, json: bool) -> Done {
 }
 
 fn why(places: &Places, matches: &ArgMatches) -> Done {
+    let folder = places.journals()?;
     let session = match text(matches, "session") {
-        Some(name) => Some(remembered(places, &places.state.join("journals"), &name)?),
+        Some(name) => Some(remembered(places, &folder, &name)?),
         None => None,
     };
     let object = matches
         .get_one::<String>("object")
         .map_or("", String::as_str);
-    let folder = places.state.join("journals");
-    for line in journal::why(&folder, session.as_ref(), object)? {
+    for line in journal::why(&folder, session.as_ref(), object).map_err(unreadable(&folder))? {
         print(&format!("{}\n", printable(&line)))?;
     }
     Ok(ExitCode::SUCCESS)

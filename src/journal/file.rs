@@ -58,6 +58,7 @@ impl Journal {
             .recursive(true)
             .mode(0o700)
             .create(folder)?;
+        unfit::check_folder(folder)?;
         let path = path_of(folder, id);
         let mut notes = Vec::new();
         for _ in 0..TRIES {

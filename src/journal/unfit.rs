@@ -78,6 +78,17 @@ pub(super) fn check(about: &Metadata) -> Result<(), Unfit> {
     }
 }
 
+/// The same for the folder of journals: one that leads elsewhere is not written to.
+pub(super) fn check_folder(folder: &Path) -> io::Result<()> {
+    let about = folder.symlink_metadata()?;
+    let owner = about.uid();
+    match () {
+        () if about.is_symlink() => Err(Unfit::Link.into()),
+        () if owner != nix::unistd::geteuid().as_raw() => Err(Unfit::Owner(owner).into()),
+        () => Ok(()),
+    }
+}
+
 /// No journal grows this large; a file that did is not read at all.
 pub(super) fn check_size(about: &Metadata) -> Result<(), Unfit> {
     match about.len() <= LARGEST {

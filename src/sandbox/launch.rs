@@ -4,10 +4,12 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 
+use super::change::Change;
 use super::child::{self, Orders};
 use super::filters::Filters;
 use super::launch_error::{LaunchError, explain};
 use super::live::{self, Entrance, LiveMount};
+use super::open_files;
 use super::orphans;
 use super::owners::{self, Unprepared};
 use super::streams::{self, CallerEnds};
@@ -18,6 +20,9 @@ use crate::sys::process::{self, Forked, SingleThreaded};
 
 /// A box that has been started: its first process and the line to it. Dropped before it is
 /// known to have ended, it is ended and waited for.
+///
+/// A first process may be stopped, or wait for a disk, while the line to it fills up: what does not
+/// fit any more is an error, and nobody waits.
 #[derive(Debug)]
 pub struct Running {
     ended: bool,
@@ -75,55 +80,51 @@ impl Running {
 
     /// Starts another program in the box.
     pub fn exec(&self, errand: Errand) -> io::Result<()> {
-        self.wire.send(&Message::Exec(errand))
+        self.wire.send_now(&Message::Exec(errand))
     }
 
     /// Hands a signal to a program that was started later.
     pub fn signal_exec(&self, exec: u32, signal: i32) -> io::Result<()> {
-        self.wire.send(&Message::ExecSignal { exec, signal })
+        self.wire.send_now(&Message::ExecSignal { exec, signal })
     }
 
-    /// Shows another folder in the box.
-    pub fn mount(&self, plan: &Plan, wanted: &LiveMount) -> io::Result<()> {
+    /// Begins to show another folder in the box.
+    pub fn mount(&self, plan: &Plan, wanted: &LiveMount) -> io::Result<Change> {
         let proof = SingleThreaded::prove()?;
-        let closed = || io::Error::from_raw_os_error(libc::EOPNOTSUPP);
-        let entrance = self.entrance.as_ref().ok_or_else(closed)?;
-        let door = live::attach(&proof, entrance, &plan.identity, wanted)?;
-        match door {
-            Some(writable) => self.wire.send(&Message::Door {
-                inside: wanted.place(),
-                writable,
-            }),
-            None => Ok(()),
-        }
+        live::attach(&proof, self.entrance()?, &plan.identity, wanted)
     }
 
-    /// Takes a folder away that was shown later.
-    pub fn unmount(&self, plan: &Plan, gone: &LiveMount, force: bool) -> io::Result<()> {
+    /// Begins to take a folder away that was shown later.
+    pub fn unmount(&self, plan: &Plan, gone: &LiveMount, force: bool) -> io::Result<Change> {
         let proof = SingleThreaded::prove()?;
+        live::detach(&proof, self.entrance()?, &plan.identity, gone, force)
+    }
+
+    fn entrance(&self) -> io::Result<&Entrance> {
         let closed = || io::Error::from_raw_os_error(libc::EOPNOTSUPP);
-        let entrance = self.entrance.as_ref().ok_or_else(closed)?;
-        live::detach(
-            &proof,
-            entrance,
-            &plan.identity,
-            &gone.below,
-            &gone.name,
-            force,
-        )?;
-        self.wire.send(&Message::NoDoor {
-            inside: gone.place(),
-        })
+        self.entrance.as_ref().ok_or_else(closed)
+    }
+
+    /// Gives pid 1 what it writes through to a guarded folder that was shown later.
+    pub fn open_door(&self, shown: &mut LiveMount, writable: OwnedFd) -> io::Result<()> {
+        shown.door = Some(open_files::mount_of(writable.as_fd())?);
+        let inside = shown.place();
+        self.wire.send_now(&Message::Door { inside, writable })
+    }
+
+    pub fn close_door(&self, gone: &LiveMount) -> io::Result<()> {
+        let inside = gone.place();
+        self.wire.send_now(&Message::NoDoor { inside })
     }
 
     /// Asks a box that stays to end.
     pub fn stop(&self) -> io::Result<()> {
-        self.wire.send(&Message::Stop)
+        self.wire.send_now(&Message::Stop)
     }
 
     /// Hands a signal to the program.
     pub fn signal(&self, signal: i32) -> io::Result<()> {
-        self.wire.send(&Message::Signal { signal })
+        self.wire.send_now(&Message::Signal { signal })
     }
 
     /// Ends everything in the box at once.
@@ -131,7 +132,10 @@ impl Running {
         match self.isolation {
             Isolation::Namespaces => process::signal(self.pidfd.as_fd(), libc::SIGKILL),
             // Nobody would die with the first process; it ends the others when the program ends.
-            Isolation::Landlock => self.signal(libc::SIGKILL),
+            // One that does not even listen leaves them to the launcher.
+            Isolation::Landlock => self
+                .signal(libc::SIGKILL)
+                .or_else(|_| process::signal(self.pidfd.as_fd(), libc::SIGKILL)),
         }
     }
 

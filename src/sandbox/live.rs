@@ -1,20 +1,23 @@
 //! Changing the mounts of a box that runs, without privileges and without the box's help.
 //!
-//! Two short-lived processes do it, because no single one may. The first, in a user namespace of
-//! its own, may copy a mount; the second, whose user owns the box's user namespace, may enter the
-//! box and attach the copy there. The copy has its flags before it appears anywhere.
+//! Two short-lived processes do it, because no single one may. One, in a user namespace of its own,
+//! may copy a mount; the other, whose user owns the box's user namespace, may enter the box and
+//! attach the copy there. The copy has its flags before it appears anywhere. Only the first one
+//! touches the folder, so that the other can be ended at any time.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use nix::mount::{MntFlags, umount2};
 use nix::sys::stat::{Mode, mkdirat};
-use nix::unistd::{UnlinkatFlags, unlinkat};
+use nix::unistd::{UnlinkatFlags, getpid, getppid, unlinkat};
 
+use super::change::{Change, die_with, stand_alone};
 use super::mounts::open_seen;
+use super::open_files;
 use super::owners;
 use super::wire::{self, Message};
 use crate::plan::{BindMode, Identity, Seen};
@@ -34,6 +37,8 @@ pub struct LiveMount {
     /// The folder of mounts in the box, and the name in it.
     pub below: InsidePath,
     pub name: String,
+    /// The number of the mount that pid 1 writes through, once there is one.
+    pub door: Option<u64>,
 }
 
 impl LiveMount {
@@ -61,33 +66,38 @@ impl Entrance {
         })
     }
 
+    fn descriptors(&self) -> [RawFd; 2] {
+        [self.user.as_raw_fd(), self.mounts.as_raw_fd()]
+    }
+
     /// Makes this process one of the box's, with all rights in there.
     fn enter(&self, identity: &Identity) -> io::Result<()> {
+        let parent = getppid();
         process::join_namespace(self.user.as_raw_fd(), libc::CLONE_NEWUSER)?;
         process::join_namespace(self.mounts.as_raw_fd(), libc::CLONE_NEWNS)?;
-        match identity.from_root {
+        if identity.from_root {
             // Root has no number in there.
-            true => owners::become_inside(identity),
-            false => Ok(()),
+            owners::become_inside(identity)?;
         }
+        die_with(parent)
     }
 }
 
-/// Shows the folder in the box; when this returns every process in there sees it. The writable
-/// copy of a guarded one comes back, for pid 1.
+/// Begins to show the folder in the box. Every process in there sees it when that is done; the
+/// writable copy of a guarded one comes back, for pid 1.
 pub(super) fn attach(
     proof: &SingleThreaded,
     entrance: &Entrance,
     identity: &Identity,
     wanted: &LiveMount,
-) -> io::Result<Option<OwnedFd>> {
-    let mut trees = copies(proof, identity, wanted)?;
-    let door = match wanted.mode {
-        BindMode::Guarded => trees.pop(),
-        BindMode::Read | BindMode::Write => None,
-    };
-    let tree = trees.pop().ok_or_else(|| io::Error::from(Errno::ENOENT))?;
-    in_a_child(proof, || {
+) -> io::Result<Change> {
+    Change::begin(proof, &entrance.descriptors(), || {
+        let mut trees = copies(proof, identity, wanted)?;
+        let door = match wanted.mode {
+            BindMode::Guarded => trees.pop(),
+            BindMode::Read | BindMode::Write => None,
+        };
+        let tree = trees.pop().ok_or_else(|| io::Error::from(Errno::ENOENT))?;
         entrance.enter(identity)?;
         let points = mount_points(&wanted.below)?;
         match wanted.is_folder {
@@ -103,36 +113,41 @@ pub(super) fn attach(
                 Mode::from_bits_truncate(0o444),
             )?),
         }
-        let place = place(&wanted.below, &wanted.name)?;
-        mount::attach(tree.as_fd(), place.as_fd()).inspect_err(|_| {
+        let attached = place(&wanted.below, &wanted.name)
+            .and_then(|place| mount::attach(tree.as_fd(), place.as_fd()));
+        attached.inspect_err(|_| {
             let _ = remove_point(&points, &wanted.name);
-        })
-    })?;
-    Ok(door)
+        })?;
+        Ok(door)
+    })
 }
 
-/// Takes it away again. One that is in use stays, unless `force`: then it is gone for whoever
-/// comes, and for those who use it when they are done.
+/// Begins to take it away again. One that is in use stays, unless `force`: then it is gone for
+/// whoever comes, and for those who use it when they are done. What one that was killed has done
+/// of it already is no reason to fail.
 pub(super) fn detach(
     proof: &SingleThreaded,
     entrance: &Entrance,
     identity: &Identity,
-    below: &InsidePath,
-    name: &str,
+    gone: &LiveMount,
     force: bool,
-) -> io::Result<()> {
-    in_a_child(proof, || {
+) -> io::Result<Change> {
+    Change::begin(proof, &entrance.descriptors(), || {
         entrance.enter(identity)?;
+        if !force && gone.door.is_some_and(open_files::is_any_on) {
+            return Err(Errno::EBUSY.into());
+        }
         let flags = match force {
             true => MntFlags::MNT_DETACH,
             false => MntFlags::empty(),
         };
-        umount2(
-            &below.as_path().join(name),
-            flags | MntFlags::UMOUNT_NOFOLLOW,
-        )?;
-        let _ = remove_point(&mount_points(below)?, name);
-        Ok(())
+        let place = gone.below.as_path().join(&gone.name);
+        match umount2(&place, flags | MntFlags::UMOUNT_NOFOLLOW) {
+            Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let _ = remove_point(&mount_points(&gone.below)?, &gone.name);
+        Ok(None)
     })
 }
 
@@ -167,16 +182,23 @@ fn copies(
     identity: &Identity,
     wanted: &LiveMount,
 ) -> io::Result<Vec<OwnedFd>> {
-    if identity.from_root {
-        return make_copies(wanted, |source| {
-            owners::with_owner_of(proof, identity, source, &wanted.seen)
-        });
-    }
     let (ours, theirs) = wire::pair()?;
+    let parent = getpid();
     in_a_child(proof, || {
-        process::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS)?;
-        let copy = |source: &OwnedFd| mount::copy_tree(source.as_fd(), Path::new(""));
-        theirs.send(&Message::Trees(make_copies(wanted, copy)?))
+        stand_alone(parent, vec![theirs.as_fd().as_raw_fd()])?;
+        let trees = match identity.from_root {
+            true => make_copies(wanted, |source| {
+                owners::with_owner_of(proof, identity, source, &wanted.seen)
+            }),
+            false => {
+                process::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS)?;
+                die_with(parent)?;
+                make_copies(wanted, |source| {
+                    mount::copy_tree(source.as_fd(), Path::new(""))
+                })
+            }
+        };
+        theirs.send(&Message::Trees(trees?))
     })?;
     drop(theirs);
     match ours.receive()? {

@@ -3,6 +3,7 @@
 mod asked;
 mod asked_systems;
 mod box_terminal;
+mod change;
 mod child;
 mod execs;
 mod filters;
@@ -12,6 +13,7 @@ mod launch_error;
 mod live;
 mod lockdown;
 mod mounts;
+mod open_files;
 mod orphans;
 mod overlay;
 mod owners;
@@ -25,6 +27,7 @@ mod trouble;
 mod wire;
 
 pub use crate::broker::RefusedCall;
+pub use change::{Change, Changed};
 pub(crate) use child::{LATE_STEPS, late_name};
 pub use filters::Filters;
 pub(crate) use launch::Ended;

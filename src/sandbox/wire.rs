@@ -104,6 +104,15 @@ impl AsFd for Wire {
 
 impl Wire {
     pub(crate) fn send(&self, message: &Message) -> io::Result<()> {
+        self.put(message, MsgFlags::MSG_NOSIGNAL)
+    }
+
+    /// As `send`, but it is an error when the other side has not read what it was sent before.
+    pub(crate) fn send_now(&self, message: &Message) -> io::Result<()> {
+        self.put(message, MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT)
+    }
+
+    fn put(&self, message: &Message, flags: MsgFlags) -> io::Result<()> {
         let mut fds = Vec::new();
         let spelled;
         let (kind, first, text): (u32, [i32; 2], &[u8]) = match message {
@@ -174,14 +183,19 @@ impl Wire {
         let length = 12 + text.len().min(LIMIT - 12);
         packet[12..length].copy_from_slice(&text[..length - 12]);
         let packet = &packet[..length];
-        if fds.is_empty() {
+        if fds.is_empty() && !flags.contains(MsgFlags::MSG_DONTWAIT) {
             // By the simplest call: the caller's filters may allow no other at this point.
             nix::unistd::write(&self.0, packet)?;
             return Ok(());
         }
         let rights = [ControlMessage::ScmRights(&fds)];
+        let rights = if fds.is_empty() {
+            &rights[..0]
+        } else {
+            &rights
+        };
         let (to, parts) = (self.0.as_raw_fd(), [IoSlice::new(packet)]);
-        sendmsg::<()>(to, &parts, &rights, MsgFlags::MSG_NOSIGNAL, None)?;
+        sendmsg::<()>(to, &parts, rights, flags, None)?;
         Ok(())
     }
 

@@ -17,7 +17,7 @@ use super::front::Front;
 use super::outcome::Outcome;
 use super::signals::watch_signals;
 use super::talk::{Ask, Line, Packet, Say, Seen};
-use super::{socket, supervise};
+use super::{changes, socket, supervise};
 use crate::limits::Wanted;
 use crate::plan::{Program, Source, Stdio};
 use crate::policy::{Access, SessionId};
@@ -26,6 +26,8 @@ use crate::sys;
 
 /// How long an answer to a simple question may take.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The same where a session may have to wait for a folder, and then to take it back.
+const LONG_PATIENCE: Duration = Duration::from_secs(4 * changes::LONGEST.as_secs());
 /// More than a session with all the mounts the kernel allows has to tell.
 const LONGEST_SEEN: u64 = 64 << 20;
 
@@ -232,12 +234,12 @@ impl Call {
             read_only: source.access == Access::Read,
             name: name.to_owned(),
         };
-        self.done(&ask)
+        self.done_within(&ask, LONG_PATIENCE)
     }
 
     pub fn unmount(&self, name: &str, force: bool) -> Result<(), AskError> {
         let name = name.to_owned();
-        self.done(&Ask::Unmount { name, force })
+        self.done_within(&Ask::Unmount { name, force }, LONG_PATIENCE)
     }
 
     /// What must be known about the new limits, if anything.
@@ -263,8 +265,12 @@ impl Call {
     }
 
     fn done(&self, ask: &Ask) -> Result<(), AskError> {
+        self.done_within(ask, PATIENCE)
+    }
+
+    fn done_within(&self, ask: &Ask, patience: Duration) -> Result<(), AskError> {
         self.ask(ask, &[])?;
-        match self.answer(Instant::now() + PATIENCE)?.0 {
+        match self.answer(Instant::now() + patience)?.0 {
             Say::Done => Ok(()),
             _ => Err(self.odd()),
         }

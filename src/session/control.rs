@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, poll};
@@ -13,6 +14,7 @@ use nix::sys::stat::{Mode, umask};
 
 use super::backlog::Backlog;
 use super::errands::{live_mount, start};
+use super::idlers::{NO_ANSWER, does_not_listen, most_clients};
 use super::peer;
 use super::socket;
 use super::talk::{self, Ask, Line, Say, SeenExec};
@@ -23,8 +25,6 @@ use crate::policy::SessionId;
 use crate::sandbox::Running;
 use crate::sys;
 
-/// As many as may talk to one session at the same time.
-const MOST_CLIENTS: usize = 256;
 /// How long somebody may take to make room for the news that it is over.
 const LAST_WORD_MS: u16 = 500;
 
@@ -33,18 +33,28 @@ pub(super) struct Control {
     listener: OwnedFd,
     path: PathBuf,
     pub(super) clients: Vec<Client>,
+    /// As many as may be there at the same time.
+    pub(super) most: usize,
+    /// Programs whose caller is gone, and which have not been told yet.
+    pub(super) to_end: Vec<u32>,
+    next_client: u64,
     next_exec: u32,
 }
 
 #[derive(Debug)]
 pub(super) struct Client {
+    pub(super) number: u64,
     pub(super) line: Line,
+    /// When it said something last, or was told something it had waited for.
+    pub(super) heard: Instant,
     pub(super) exec: Option<SeenExec>,
     pub(super) attached: bool,
     /// What it types goes to the program.
     types: bool,
     /// It hears of the end.
-    waits: bool,
+    pub(super) waits: bool,
+    /// What it asked for takes a while.
+    pub(super) is_kept: bool,
     pub(super) gone: bool,
     pub(super) backlog: Backlog,
 }
@@ -72,6 +82,9 @@ impl Control {
             listener,
             path,
             clients: Vec::new(),
+            most: most_clients(),
+            to_end: Vec::new(),
+            next_client: 0,
             next_exec: 0,
         })
     }
@@ -111,7 +124,6 @@ impl Control {
         if ready.first() == Some(&true) {
             self.accept();
         }
-        self.forget_the_gone(running, &wishes);
         Ok(wishes)
     }
 
@@ -119,19 +131,22 @@ impl Control {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         while let Ok(fd) = accept4(self.listener.as_raw_fd(), flags) {
             let line = Line::new(sys::fds::adopt(fd));
-            let is_full = self.clients.len() >= MOST_CLIENTS;
-            let full = is_full.then_some("too many are asking at once");
-            if let Some(why) = peer::refusal(&line).or(full) {
+            let full = || (!self.make_room()).then_some("too many are asking at once");
+            if let Some(why) = peer::refusal(&line).or_else(full) {
                 let why = why.to_owned();
                 let _ = line.say(&Say::Refused { why }, &[]);
                 continue;
             }
+            self.next_client += 1;
             self.clients.push(Client {
+                number: self.next_client,
                 line,
+                heard: Instant::now(),
                 exec: None,
                 attached: false,
                 types: false,
                 waits: false,
+                is_kept: false,
                 gone: false,
                 backlog: Backlog::default(),
             });
@@ -146,6 +161,7 @@ impl Control {
         running: &Running,
         wishes: &mut Vec<Wish>,
     ) -> io::Result<()> {
+        let has_room = self.has_room_to_stay();
         let client = &mut self.clients[number];
         let packet = match client.line.receive() {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
@@ -155,6 +171,7 @@ impl Control {
             client.gone = true;
             return Ok(());
         };
+        client.heard = Instant::now();
         if let Some((_, bytes)) = packet.output() {
             if client.attached && client.types {
                 wishes.push(Wish::Input(bytes.to_vec()));
@@ -170,6 +187,10 @@ impl Control {
         };
         match ask {
             Ask::Inspect => wishes.push(Wish::Inspect(number)),
+            Ask::Exec { .. } | Ask::Attach { .. } if !has_room => {
+                let why = "too many are at work in it or look on".to_owned();
+                client.line.say(&Say::Refused { why }, &[])?;
+            }
             Ask::Exec { terminal, streams } => {
                 let exec = self.next_exec + 1;
                 match start(exec, packet, terminal, streams, plan, running) {
@@ -183,13 +204,19 @@ impl Control {
                         client.line.say(&Say::Started { exec }, &[])?;
                     }
                     Err(error) => {
-                        let why = format!("the program cannot be started: {error}");
+                        let why = match error.kind() {
+                            io::ErrorKind::WouldBlock => NO_ANSWER.to_owned(),
+                            _ => format!("the program cannot be started: {error}"),
+                        };
                         client.line.say(&Say::Refused { why }, &[])?;
                     }
                 }
             }
             Ask::Signal { signal } => match &client.exec {
-                Some(started) => running.signal_exec(started.exec, signal)?,
+                Some(started) => match running.signal_exec(started.exec, signal) {
+                    told if does_not_listen(&told) => {}
+                    told => told?,
+                },
                 None => wishes.push(Wish::Signal(number, signal)),
             },
             Ask::Attach { input } => {
@@ -255,22 +282,6 @@ impl Control {
         Ok(())
     }
 
-    /// A program whose caller is gone is ended, as a shell's is when its terminal goes.
-    fn forget_the_gone(&mut self, running: &Running, wishes: &[Wish]) {
-        // Wishes name clients by their place; those who wish something are there.
-        let named = wishes.iter().any(Wish::names_a_client);
-        if named {
-            return;
-        }
-        for client in self.clients.iter().filter(|client| client.gone) {
-            if let Some(started) = &client.exec {
-                let _ = running.signal_exec(started.exec, libc::SIGHUP);
-                let _ = running.signal_exec(started.exec, libc::SIGKILL);
-            }
-        }
-        self.clients.retain(|client| !client.gone);
-    }
-
     pub(super) fn answer(&mut self, client: usize, say: &Say) {
         if let Some(client) = self.clients.get_mut(client) {
             client.gone |= client.line.say(say, &[]).is_err();
@@ -290,6 +301,7 @@ impl Control {
             client.gone |= client.line.say(say, &[]).is_err();
             if matches!(say, Say::Ended { .. }) {
                 client.exec = None;
+                client.heard = Instant::now();
             }
         }
     }

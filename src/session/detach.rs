@@ -37,6 +37,8 @@ pub fn detach() -> io::Result<Detached> {
         }
         None => {
             drop(read);
+            // Values given with --env are among them.
+            sys::process::forget_words();
             nix::unistd::setsid()?;
             nix::unistd::chdir("/")?;
             sys::fds::put_null_at(&[0, 1])?;
@@ -45,10 +47,12 @@ pub fn detach() -> io::Result<Detached> {
     }
 }
 
-/// Says how it started; from then on nothing of the caller's is held.
-pub(super) fn say(to: OwnedFd, code: u8) {
-    let _ = File::from(to).write_all(&[code]);
+/// Says how it started; from then on nothing of the caller's is held. Whether somebody was there to
+/// hear it.
+pub(super) fn say(to: OwnedFd, code: u8) -> bool {
+    let said = File::from(to).write_all(&[code]);
     if code == 0 {
         let _ = sys::fds::put_null_at(&[0, 1, 2]);
     }
+    said.is_ok()
 }

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::path::PathBuf;
 
+use nix::fcntl::{FcntlArg, fcntl};
+
 use super::record::shortened;
 use super::talk::Packet;
 use crate::plan::{BindMode, Guarding, Plan, Program, Seen};
@@ -47,6 +49,7 @@ pub(super) fn live_mount(
         mode,
         below,
         name,
+        door: None,
     })
 }
 
@@ -61,11 +64,12 @@ pub(super) fn start(
 ) -> io::Result<Vec<String>> {
     let odd = |why: &str| io::Error::new(io::ErrorKind::InvalidInput, why.to_owned());
     let mut fds = packet.fds.into_iter();
-    let mut file = File::from(fds.next().ok_or_else(|| odd("its words are missing"))?);
+    let words = fds.next().ok_or_else(|| odd("its words are missing"))?;
+    // Only files in memory can be asked this, and only those are sure to be read without waiting.
+    fcntl(&words, FcntlArg::F_GET_SEALS)
+        .map_err(|_| odd("its words are not in a file in memory"))?;
+    let mut file = File::from(words);
     let mut bytes = Vec::new();
-    if !file.metadata()?.is_file() {
-        return Err(odd("its words are not in a file"));
-    }
     file.rewind()?;
     file.take(LONGEST_WORDS).read_to_end(&mut bytes)?;
     let asked = sandbox::from_bytes(&bytes, plan.program.umask);

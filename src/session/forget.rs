@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use nix::fcntl::{Flock, FlockArg};
 
+use super::places::{NotOwn, Places};
 use super::record::Record;
-use super::registry::Places;
+use super::registry::State;
 use super::remove::remove_tree;
 use super::rooms::open_up;
 use crate::policy::SessionId;
@@ -26,6 +27,8 @@ pub enum RemoveError {
     Outputs(SessionId),
     #[error("cannot remove {path}")]
     Files { path: String, source: io::Error },
+    #[error(transparent)]
+    NotOwn(#[from] NotOwn),
 }
 
 impl RemoveError {
@@ -35,6 +38,7 @@ impl RemoveError {
             Self::Outputs(id) => {
                 format!("take what you need, then: cowork-linux rm --outputs {id}")
             }
+            Self::NotOwn(error) => return error.help(),
             Self::Files { .. } => "look at what is there; nothing else was touched".into(),
         })
     }
@@ -42,19 +46,34 @@ impl RemoveError {
 
 /// Removes a session's directory and socket. Outputs only when that was said.
 pub fn remove(places: &Places, id: &SessionId, outputs: bool) -> Result<(), RemoveError> {
+    // Nothing is removed through a link; one in the place of the folder goes itself.
     let folder = places.folder(id);
+    let is_own = match places.own_folder(id) {
+        Ok(_) => true,
+        Err(error) if error.path == folder.display().to_string() => false,
+        Err(error) => return Err(error.into()),
+    };
     let failed = |source: io::Error| RemoveError::Files {
         path: folder.display().to_string(),
         source,
     };
+    if !is_own {
+        fs::remove_file(&folder).map_err(failed)?;
+        places.sweep_one(id);
+        return Ok(());
+    }
     // Held until the end: nobody moves in meanwhile.
-    let lock = match File::open(folder.join("lock")) {
-        Ok(file) => match lock(file, &folder) {
+    let lock = match open_lock(&folder) {
+        Some(file) => match lock(file, &folder) {
             Some(lock) => Some(lock),
             None => return Err(RemoveError::Running(id.clone())),
         },
-        Err(_) => None,
+        None => None,
     };
+    // A lock that was put in the place of another says nothing.
+    if places.look(id).state == State::Running {
+        return Err(RemoveError::Running(id.clone()));
+    }
     let kept = folder.join("outputs");
     let any = fs::read_dir(&kept).is_ok_and(|mut list| list.next().is_some());
     if any && !outputs {
@@ -73,6 +92,16 @@ pub fn remove(places: &Places, id: &SessionId, outputs: bool) -> Result<(), Remo
     drop(lock);
     places.sweep_one(id);
     Ok(())
+}
+
+/// The file that is locked; none if it is something else. Neither a link nor a pipe holds us up.
+fn open_lock(folder: &Path) -> Option<File> {
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC)
+        .open(folder.join("lock"));
+    let is_file = |file: &File| file.metadata().is_ok_and(|found| found.is_file());
+    opened.ok().filter(is_file)
 }
 
 /// The lock of a session that does not run. One that has just ended holds it for a moment more.

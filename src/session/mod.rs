@@ -2,6 +2,7 @@
 
 mod attach;
 mod backlog;
+mod changes;
 mod client;
 mod control;
 mod detach;
@@ -11,6 +12,7 @@ mod errands;
 mod error;
 mod forget;
 mod front;
+mod idlers;
 mod limits;
 mod listening;
 mod made;
@@ -18,6 +20,7 @@ mod manner;
 mod outcome;
 mod outputs;
 mod peer;
+mod places;
 mod record;
 mod refusals;
 mod registry;
@@ -38,9 +41,10 @@ pub use error::RunError;
 pub use forget::{RemoveError, remove};
 pub use manner::Manner;
 pub use outcome::Outcome;
+pub use places::{NotOwn, Places};
 pub use record::{Process, Record, RecordedMount, now};
 pub use refusals::Refused;
-pub use registry::{FindError, Known, Places, State};
+pub use registry::{FindError, Known, State};
 pub use supervise::{Ended, run};
 pub use talk::{Seen, SeenExec};
 

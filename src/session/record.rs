@@ -111,12 +111,12 @@ impl Record {
     /// Writes it whole or not at all.
     pub fn write(&self, folder: &Path) -> io::Result<()> {
         let draft = folder.join("record.json.new");
+        // Left by one that was killed; or something that would hold us up.
+        let _ = fs::remove_file(&draft);
         let mut file = OpenOptions::new()
             .write(true)
-            .create(true)
-            .truncate(true)
+            .create_new(true)
             .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
             .open(&draft)?;
         file.write_all(&serde_json::to_vec(self)?)?;
         file.sync_data()?;
@@ -125,11 +125,16 @@ impl Record {
 
     /// What was written there; an error says what is wrong with the file.
     pub fn read(folder: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new()
+        let wrong = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
+        let opened = OpenOptions::new()
             .read(true)
             .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC)
-            .open(folder.join(NAME))?;
-        let wrong = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
+            .open(folder.join(NAME));
+        let file = opened.map_err(|error| match error.raw_os_error() {
+            Some(libc::ELOOP) => wrong("it is a symbolic link"),
+            Some(libc::ENXIO) => wrong("it is not a file"),
+            _ => error,
+        })?;
         let found = file.metadata()?;
         if !found.is_file() {
             return Err(wrong("it is not a file"));

@@ -4,12 +4,14 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileTypeExt;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
 use super::client::{AskError, Call};
+use super::places::Places;
 use super::record::Record;
 use super::talk::Seen;
 use crate::policy::SessionId;
@@ -17,13 +19,6 @@ use crate::policy::SessionId;
 /// How many are asked at the same time, and how long their answers may take together.
 const AT_ONCE: usize = 100;
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// Where sessions are on this host.
-#[derive(Debug, Clone)]
-pub struct Places {
-    pub state: PathBuf,
-    pub runtime: PathBuf,
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -81,18 +76,6 @@ impl FindError {
 }
 
 impl Places {
-    fn sessions(&self) -> PathBuf {
-        self.state.join("sessions")
-    }
-
-    pub fn folder(&self, id: &SessionId) -> PathBuf {
-        self.sessions().join(id.as_str())
-    }
-
-    fn socket(&self, id: &SessionId) -> PathBuf {
-        self.runtime.join(format!("{id}.sock"))
-    }
-
     /// Everything that is known, by id.
     pub fn list(&self) -> Vec<Known> {
         self.ids()
@@ -103,9 +86,8 @@ impl Places {
 
     /// The names of all that are known, without asking any.
     pub fn ids(&self) -> Vec<SessionId> {
-        let sockets = names(&self.runtime).into_iter();
-        let sockets = sockets.filter_map(|name| name.strip_suffix(".sock").map(str::to_owned));
-        let all: BTreeSet<String> = sockets.chain(names(&self.sessions())).collect();
+        let names = self.listening().into_iter().chain(self.left_behind());
+        let all: BTreeSet<String> = names.collect();
         let ids = all.iter().filter_map(|name| SessionId::parse(name).ok());
         ids.collect()
     }
@@ -155,7 +137,15 @@ impl Places {
             known.seen = Some(seen);
             return known;
         }
-        match Record::read(&self.folder(id)) {
+        let folder = match self.own_folder(id) {
+            Ok(folder) => folder,
+            Err(error) => {
+                known.state = State::Damaged;
+                known.trouble = Some(error.to_string());
+                return known;
+            }
+        };
+        match Record::read(&folder) {
             Ok(record) => {
                 known.state = match (&record.outcome, record.supervisor.is_alive()) {
                     (Some(_), _) => State::Ended,
@@ -165,7 +155,7 @@ impl Places {
                 known.record = Some(record);
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                if fs::symlink_metadata(self.folder(id)).is_err() {
+                if fs::symlink_metadata(folder).is_err() {
                     known.state = State::Crashed;
                 }
             }
@@ -180,10 +170,11 @@ impl Places {
     /// The session that a name or the beginning of one stands for.
     pub fn find(&self, name: &str) -> Result<SessionId, FindError> {
         let exact = SessionId::parse(name).ok();
-        if let Some(id) = exact.filter(|id| {
+        let is_there = |id: &SessionId| {
             let there = |path: PathBuf| fs::symlink_metadata(path).is_ok();
-            there(self.socket(id)) || there(self.folder(id))
-        }) {
+            self.own_socket(id).is_ok_and(there) || there(self.folder(id))
+        };
+        if let Some(id) = exact.filter(is_there) {
             return Ok(id);
         }
         let mut ids = self.ids();
@@ -201,11 +192,8 @@ impl Places {
     /// Removes sockets that nobody listens behind; those that were removed.
     pub fn sweep(&self) -> Vec<SessionId> {
         let mut swept = Vec::new();
-        for name in names(&self.runtime) {
-            let Some(id) = name
-                .strip_suffix(".sock")
-                .and_then(|id| SessionId::parse(id).ok())
-            else {
+        for name in self.listening() {
+            let Ok(id) = SessionId::parse(&name) else {
                 continue;
             };
             if self.sweep_one(&id) {
@@ -215,22 +203,19 @@ impl Places {
         swept
     }
 
-    /// The same for one session.
+    /// The same for one session. What is no socket was put there by somebody, and is theirs.
     pub(super) fn sweep_one(&self, id: &SessionId) -> bool {
+        let Ok(path) = self.own_socket(id) else {
+            return false;
+        };
+        let found = fs::symlink_metadata(&path);
+        if !found.is_ok_and(|found| found.file_type().is_socket()) {
+            return false;
+        }
         let dead = match super::socket::call(&self.runtime, id) {
             Err(error) => error.raw_os_error() == Some(libc::ECONNREFUSED),
             Ok(_) => false,
         };
-        dead && fs::remove_file(self.socket(id)).is_ok()
+        dead && fs::remove_file(path).is_ok()
     }
-}
-
-fn names(folder: &Path) -> Vec<String> {
-    let Ok(list) = fs::read_dir(folder) else {
-        return Vec::new();
-    };
-    let names = list
-        .flatten()
-        .filter_map(|entry| entry.file_name().into_string().ok());
-    names.collect()
 }

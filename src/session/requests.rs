@@ -4,13 +4,14 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use super::changes::noted;
 use super::control::Control;
-use super::record::RecordedMount;
+use super::idlers::{NO_ANSWER, does_not_listen};
 use super::supervise::Life;
 use super::talk::{Say, Seen};
 use super::wish::Wish;
-use crate::plan::{BindMode, Place};
-use crate::sandbox::{LiveMount, Running};
+use crate::plan::Place;
+use crate::sandbox::Running;
 
 /// Nobody waits longer than a day for a program to end.
 const MOST_GRACE_MS: u64 = 24 * 3600 * 1000;
@@ -40,8 +41,11 @@ impl Life<'_> {
                 Wish::Signal(client, signal) => {
                     self.diary.signalled(signal);
                     // A box that is gone by now says so itself.
-                    let _ = running.signal(signal);
-                    self.answer(client, &Say::Done);
+                    let done = match does_not_listen(&running.signal(signal)) {
+                        true => Err(NO_ANSWER.to_owned()),
+                        false => Ok(None),
+                    };
+                    self.answer_done(client, done);
                 }
                 Wish::Stop { grace_ms } => self.stop(running, grace_ms),
                 Wish::Attach(client) => self.attach(client),
@@ -80,70 +84,6 @@ impl Life<'_> {
         self.answer(client, &say);
     }
 
-    /// Shows a folder; the answer comes when every process in the box sees it.
-    fn mount(&mut self, client: usize, wanted: LiveMount, running: &Running) {
-        let answer = match self.in_the_way_of(&wanted) {
-            Some(why) => Say::Refused { why },
-            None => match running.mount(self.plan, &wanted) {
-                Ok(()) => {
-                    self.diary.mounted(&noted(&wanted));
-                    self.mounted.push(wanted);
-                    Say::Done
-                }
-                Err(error) => Say::Refused {
-                    why: why_not_mounted(&error),
-                },
-            },
-        };
-        self.answer(client, &answer);
-    }
-
-    /// What is there already, by name or by overlapping: a guard knows a file by its name below
-    /// one folder.
-    fn in_the_way_of(&self, wanted: &LiveMount) -> Option<String> {
-        let at_start = self.record.mounts.iter();
-        let later: Vec<_> = self.mounted.iter().map(noted).collect();
-        for mount in at_start.chain(&later) {
-            if mount.place == wanted.place() {
-                return Some(format!(
-                    "{} is there already: {}",
-                    mount.place, mount.source
-                ));
-            }
-            let (one, other) = (Path::new(&mount.source), wanted.source.as_path());
-            let both_read = mount.mode == "ro" && wanted.mode == BindMode::Read;
-            if (one.starts_with(other) || other.starts_with(one)) && !both_read {
-                return Some(format!(
-                    "{} is shared already, and what is written through one would go past the \
-                     guard of the other",
-                    mount.source
-                ));
-            }
-        }
-        None
-    }
-
-    fn unmount(&mut self, client: usize, name: &str, force: bool, running: &Running) {
-        let at = self.mounted.iter().position(|mount| mount.name == name);
-        let answer = match at.map(|at| (at, running.unmount(self.plan, &self.mounted[at], force))) {
-            None => Say::Refused {
-                why: format!("nothing called `{name}` was mounted while it ran"),
-            },
-            Some((at, Ok(()))) => {
-                let gone = self.mounted.remove(at);
-                self.diary.unmounted(&gone.place());
-                Say::Done
-            }
-            Some((_, Err(error))) => Say::Refused {
-                why: match error.raw_os_error() {
-                    Some(libc::EBUSY) => format!("a program uses `{name}`; --force takes it away"),
-                    _ => format!("`{name}` cannot be taken away: {error}"),
-                },
-            },
-        };
-        self.answer(client, &answer);
-    }
-
     fn attach(&mut self, client: usize) {
         let (Some(outputs), Some(control)) = (&self.outputs, &mut self.control) else {
             let why = "its program is in front of whoever started it".to_owned();
@@ -167,7 +107,7 @@ impl Life<'_> {
         }
     }
 
-    fn answer(&mut self, client: usize, say: &Say) {
+    pub(super) fn answer(&mut self, client: usize, say: &Say) {
         if let Some(control) = &mut self.control {
             control.answer(client, say);
         }
@@ -213,28 +153,5 @@ impl Life<'_> {
         if self.is_stopping && !self.has_program && !has_execs {
             let _ = running.stop();
         }
-    }
-}
-
-/// A mount as it is told.
-fn noted(mount: &LiveMount) -> RecordedMount {
-    let mode = if mount.mode == BindMode::Read {
-        "ro"
-    } else {
-        "rw"
-    };
-    RecordedMount {
-        source: mount.source.to_string_lossy().into_owned(),
-        place: mount.place(),
-        mode: mode.to_owned(),
-    }
-}
-
-fn why_not_mounted(error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(libc::ESTALE) => "the folder was replaced by another one meanwhile".to_owned(),
-        Some(libc::ELOOP) => "a link came in the way meanwhile".to_owned(),
-        Some(libc::EEXIST) => "there is something of that name in the box".to_owned(),
-        _ => format!("it cannot be shown: {error}"),
     }
 }

@@ -10,6 +10,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
 
+use super::changes::Changes;
 use super::control::Control;
 use super::detach;
 use super::diary::Diary;
@@ -133,6 +134,7 @@ pub(super) struct Life<'a> {
     pub(super) front: Front,
     /// What was shown after the start.
     pub(super) mounted: Vec<LiveMount>,
+    pub(super) changes: Changes,
     pub(super) limits: Limits,
     pub(super) not_executed: Option<i32>,
     /// When the program is asked to end, and when it is ended.
@@ -168,6 +170,7 @@ impl<'a> Life<'a> {
             plan,
             front: Front::new(plan.stdio, &mut running.streams.pipes)?,
             mounted: Vec::new(),
+            changes: Changes::default(),
             limits: Limits::default(),
             not_executed: None,
             // A limit beyond the end of time is none.
@@ -198,9 +201,11 @@ impl<'a> Life<'a> {
             } = self.wait(running, signals)?;
             self.keep_time(running);
             self.keep_limits(running);
+            self.keep_changes(running);
             if asked.contains(&true) {
                 self.serve(&asked, running)?;
             }
+            self.keep_clients(running);
             if signalled {
                 while let Ok(Some(signal)) = signals.read_signal() {
                     self.pass_on(running, signal.ssi_signo as i32);
@@ -230,11 +235,14 @@ impl<'a> Life<'a> {
             outputs.interests(&mut waiting, behind_until.is_some());
         }
         self.limits.interests(&mut waiting);
+        self.changes.interests(&mut waiting);
         let next = [
             self.ask_at,
             self.end_at,
             behind_until,
             self.limits.wake_at(),
+            self.changes.wake_at(),
+            self.control.as_ref().and_then(Control::wake_at),
         ];
         let next = next.into_iter().flatten().min();
         let timeout = next.map_or(PollTimeout::NONE, |at| {
@@ -295,10 +303,12 @@ impl<'a> Life<'a> {
                 None => self.front.take_terminal(master)?,
             },
             Some(Message::Starting) => {
+                // A caller that is gone before it has heard the id would never end it.
                 if self.not_executed.is_none()
                     && let Some(told) = self.told.take()
+                    && !detach::say(told, 0)
                 {
-                    detach::say(told, 0);
+                    self.stop(running, 0);
                 }
             }
             // Nobody's shell waits for a session in the background, nor for one that is paused.
@@ -377,7 +387,7 @@ impl<'a> Life<'a> {
             control.tell_the_end(outcome.status());
         }
         if let Some(told) = self.told.take() {
-            detach::say(told, outcome.exit_code());
+            let _ = detach::say(told, outcome.exit_code());
         }
         self.front.last_words(Instant::now() + LAST_WORDS);
     }

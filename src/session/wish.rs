@@ -36,18 +36,3 @@ pub(super) enum Wish {
         program: Vec<String>,
     },
 }
-
-impl Wish {
-    pub(super) fn names_a_client(&self) -> bool {
-        matches!(
-            self,
-            Self::Inspect(_)
-                | Self::Attach(_)
-                | Self::Signal(..)
-                | Self::Mount(..)
-                | Self::Unmount { .. }
-                | Self::Limit(..)
-                | Self::Pause { .. }
-        )
-    }
-}

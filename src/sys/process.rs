@@ -332,8 +332,17 @@ pub(crate) fn default_signals() {
 /// `/proc/1/cmdline` is readable for everybody in the box, and the launcher's arguments may
 /// carry host paths and values given with `--env`.
 pub(crate) fn forget_arguments() {
-    let count = std::env::args_os().len();
-    let Some((start, end)) = argument_area(count) else {
+    forget(argument_area(0, true));
+}
+
+/// Overwrites the words of this process's command line but for its name: everybody on the host can
+/// read them, for as long as it runs.
+pub(crate) fn forget_words() {
+    forget(argument_area(1, false));
+}
+
+fn forget(area: Option<(*mut u8, *mut u8)>) {
+    let Some((start, end)) = area else {
         return;
     };
     // SAFETY: the kernel put the strings of argv and envp there, one after the other, in this
@@ -341,25 +350,27 @@ pub(crate) fn forget_arguments() {
     unsafe { std::ptr::write_bytes(start, 0, end as usize - start as usize) };
 }
 
-/// The memory that holds the strings of argv and envp: they lie back to back, argv first.
-fn argument_area(argc: usize) -> Option<(*mut u8, *mut u8)> {
+/// The memory that holds the strings of argv from one on, and of envp if wanted: they lie back to
+/// back, argv first.
+fn argument_area(from: usize, with_environment: bool) -> Option<(*mut u8, *mut u8)> {
+    let argc = std::env::args_os().len();
     unsafe extern "C" {
         static mut environ: *const *mut libc::c_char;
     }
     // SAFETY: reads a pointer the C library set at start; nobody calls setenv here.
     let envp = unsafe { environ };
-    if envp.is_null() || argc == 0 {
+    if envp.is_null() || argc <= from {
         return None;
     }
     // The kernel lays out argv pointers, a null, envp pointers, a null.
     // SAFETY: the slot lies in the same block the kernel wrote, before envp.
-    let argv = unsafe { envp.sub(argc + 1) };
-    // SAFETY: argv has `argc` entries, so the first one can be read.
+    let argv = unsafe { envp.sub(argc + 1 - from) };
+    // SAFETY: argv has `argc` entries, more than are left out, so this one can be read.
     let start = unsafe { *argv }.cast::<u8>();
     let mut last = start;
     let mut slot = argv;
     // SAFETY: argc entries, the null between, then envp up to its null: all readable.
-    while slot < envp || unsafe { !(*slot).is_null() } {
+    while slot < envp || with_environment && unsafe { !(*slot).is_null() } {
         // SAFETY: as above.
         let text = unsafe { *slot };
         if !text.is_null() {

@@ -4,4 +4,5 @@
 mod broken;
 mod exact;
 mod live;
+mod pumping;
 mod shop;

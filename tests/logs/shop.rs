@@ -6,6 +6,13 @@ use std::process::Command;
 
 use cowork_linux::logs::{LogStore, Reader, Record, Stream};
 
+/// How long a numbered line is.
+pub(crate) const LINE: usize = 16;
+
+pub(crate) fn line(number: u64) -> String {
+    format!("{number:015}\n")
+}
+
 /// The folder of one test, gone after it.
 pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::Builder::new()

@@ -27,7 +27,7 @@ pub fn listener(path: &Path) -> OwnedFd {
     ours
 }
 
-fn call(ground: &Ground, id: &str) -> OwnedFd {
+pub fn call(ground: &Ground, id: &str) -> OwnedFd {
     let ours = new();
     setsockopt(
         &ours,
@@ -55,7 +55,7 @@ pub fn crowd(ground: &Ground, id: &str, count: usize) -> Vec<OwnedFd> {
     lines.flatten().collect()
 }
 
-fn say(line: &OwnedFd, bytes: &[u8]) -> bool {
+pub fn say(line: &OwnedFd, bytes: &[u8]) -> bool {
     send(line.as_raw_fd(), bytes, MsgFlags::MSG_NOSIGNAL).is_ok()
 }
 
@@ -71,19 +71,19 @@ fn say_with(line: &OwnedFd, bytes: &[u8], fds: &[RawFd]) {
     );
 }
 
-fn hear(line: &OwnedFd) -> String {
+pub fn hear(line: &OwnedFd) -> String {
     let mut bytes = vec![0u8; 1 << 20];
     let count = recv(line.as_raw_fd(), &mut bytes, MsgFlags::empty()).unwrap_or(0);
     String::from_utf8_lossy(&bytes[..count]).into_owned()
 }
 
 #[track_caller]
-fn goes_on(ground: &Ground, id: &str) {
+pub fn goes_on(ground: &Ground, id: &str) {
     assert_eq!(ground.exec(id, &["echo", "served"]).ok().out, "served\n");
     assert_eq!(ground.state(id), "running");
 }
 
-fn open_files(pid: i32) -> usize {
+pub fn open_files(pid: i32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd"))
         .unwrap()
         .count()

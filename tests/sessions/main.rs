@@ -7,14 +7,17 @@ mod attaching;
 mod boxed_callers;
 mod completing;
 mod crashes;
+mod damage;
 mod ending;
 mod entering;
 mod ground;
 mod hostile;
 mod listing;
 mod logging;
+mod power_cuts;
 #[path = "../on_a_terminal/pty.rs"]
 mod pty;
+mod quiet;
 mod records;
 mod refusals;
 mod removing;
@@ -24,6 +27,7 @@ mod strangers;
 mod support;
 mod terminals;
 mod together;
+mod two_users;
 mod walls;
 #[path = "../killed/watch.rs"]
 #[allow(dead_code)]

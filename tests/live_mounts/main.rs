@@ -2,14 +2,14 @@
 //! returns, as they should be from the first instant, and nothing else of the host with them.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod in_the_way;
+#[path = "../support/mod.rs"]
 mod support;
 
-use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use support::{Ran, World, compile, exists};
+use support::{Ran, World, exists};
 
 /// A box that stays, gone again with the test.
 struct Stay {
@@ -106,66 +106,10 @@ fn guards_hold_in_a_folder_that_came_later_and_git_works() {
     assert!(folder.join(".vscode/tasks.json").exists());
 }
 
-#[test]
-fn a_read_only_folder_is_so_from_the_first_instant() {
-    let stay = Stay::new(&[]);
-    let folder = stay.folder("ro");
-    // Twenty threads try to write where it will be, without a pause, until they are told to end.
-    let source = r#"
-        #include <fcntl.h>
-        #include <pthread.h>
-        #include <stdio.h>
-        #include <unistd.h>
-        static volatile int done;
-        static void *try(void *arg) {
-            (void)arg;
-            while (!done) {
-                int fd = open("/sessions/stay/mnt/ro/file", O_WRONLY);
-                if (fd >= 0) { puts("written"); (void)!write(fd, "evil", 4); close(fd); }
-                fd = open("/sessions/stay/mnt/ro/new", O_WRONLY | O_CREAT, 0644);
-                if (fd >= 0) { puts("made"); close(fd); }
-            }
-            return NULL;
-        }
-        int main(void) {
-            pthread_t threads[20];
-            char byte;
-            for (int i = 0; i < 20; i++) pthread_create(&threads[i], NULL, try, NULL);
-            puts("trying"); fflush(stdout);
-            (void)!read(0, &byte, 1);
-            done = 1;
-            for (int i = 0; i < 20; i++) pthread_join(threads[i], NULL);
-            return 0;
-        }"#;
-    compile(&stay.world, "hammer", source);
-    let mut hammer = hammering(&stay, "/sessions/stay/mnt/w/hammer");
-    for _ in 0..10 {
-        stay.mount(&format!("{}:ro", text(&folder))).ok();
-        stay.does(&["unmount", "-f", stay.id, "ro"]).ok();
-    }
-    drop(hammer.stdin.take());
-    let out = hammer.wait_with_output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&out.stdout), "", "after it began");
-    assert_eq!(
-        std::fs::read_to_string(folder.join("file")).unwrap(),
-        "host"
-    );
-    assert!(!exists(&folder.join("new")));
-    // Without `ro` the same program writes: the trying was real.
-    let mut hammer = hammering(&stay, "/sessions/stay/mnt/w/hammer");
-    stay.mount(&text(&folder)).ok();
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
-    while !exists(&folder.join("new")) {
-        assert!(std::time::Instant::now() < until, "nothing was written");
-        std::thread::yield_now();
-    }
-    drop(hammer.stdin.take());
-    hammer.wait().unwrap();
-}
-
 /// Starts a program that says one line when it is at work, and ends with its input.
-fn hammering(stay: &Stay, program: &str) -> Child {
-    let mut command = stay.command(&["exec", "-i", stay.id, "--", program]);
+fn hammering(stay: &Stay, program: &[&str]) -> Child {
+    let mut command = stay.command(&["exec", "-i", stay.id, "--"]);
+    command.args(program);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut line = [0u8; 7];
@@ -174,34 +118,36 @@ fn hammering(stay: &Stay, program: &str) -> Child {
     child
 }
 
+/// A file that is written goes past the mount that is seen: pid 1 opens it elsewhere.
 #[test]
-fn a_source_that_is_swapped_for_a_link_leads_nowhere() {
+fn a_folder_with_an_open_file_is_in_use() {
     let stay = Stay::new(&[]);
-    let folder = stay.folder("swapped");
-    stay.world.write("home/.ssh/id", "secret");
-    let (hostile, spare) = (stay.world.path("home/.ssh"), stay.world.path("spare"));
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                std::fs::rename(&folder, &spare).unwrap();
-                symlink(&hostile, &folder).unwrap();
-                std::fs::remove_file(&folder).unwrap();
-                std::fs::rename(&spare, &folder).unwrap();
-            }
-        });
-        for _ in 0..40 {
-            let ran = stay.mount(&format!("{}:it", text(&folder)));
-            if ran.code == 0 {
-                let seen = stay.sh("cat /sessions/stay/mnt/it/* 2>&1");
-                assert!(!seen.out.contains("secret"), "{seen:?}");
-                stay.does(&["unmount", "-f", stay.id, "it"]).ok();
-            }
-        }
-        done.store(true, Ordering::Relaxed);
-    });
-    // Asked for by its own name the folder of keys is refused as it is at the start.
-    stay.mount(&text(&stay.world.path("home"))).failed_with(1);
+    let folder = stay.folder("busy");
+    for (mode, redirection) in [("ro", "3<"), ("rw", "3<"), ("rw", "3>>")] {
+        stay.mount(&format!("{}:{mode}", text(&folder))).ok();
+        let file = "/sessions/stay/mnt/busy/file";
+        let script =
+            format!("exec {redirection}{file}; echo trying; read line; {{ echo $line >&3; }} 2>&-");
+        let mut inside = hammering(&stay, &["sh", "-c", &script]);
+        stay.does(&["unmount", stay.id, "busy"])
+            .failed_with(1)
+            .complains("a program uses `busy`; --force takes it away");
+        stay.does(&["inspect", stay.id]).ok().says("mnt/busy");
+        stay.sh(&format!("cat {file}")).ok().says("host");
+        stay.does(&["unmount", "-f", stay.id, "busy"]).ok();
+        stay.sh("test ! -e /sessions/stay/mnt/busy").ok();
+        // Whoever has it open keeps it until it is done, as the kernel has it.
+        let mut input = inside.stdin.take().unwrap();
+        std::io::Write::write_all(&mut input, b"late\n").unwrap();
+        drop(input);
+        inside.wait().unwrap();
+        let is_late = std::fs::read_to_string(folder.join("file")).unwrap() == "hostlate\n";
+        assert_eq!(is_late, redirection == "3>>", "{mode} {redirection}");
+    }
+    // Nobody uses it any more.
+    stay.mount(&text(&folder)).ok();
+    stay.sh("echo more >> /sessions/stay/mnt/busy/file").ok();
+    stay.does(&["unmount", stay.id, "busy"]).ok();
 }
 
 #[test]
