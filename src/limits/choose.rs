@@ -8,7 +8,7 @@ use super::base::{self, Base};
 use super::dbus::Address;
 use super::group::Group;
 use super::tree::{Tree, controllers};
-use super::{Limit, Wanted, scope};
+use super::{Limit, VIEW, View, Wanted, scope};
 use crate::policy::SessionId;
 
 /// How long systemd may take; a busy one takes milliseconds.
@@ -33,6 +33,16 @@ impl std::fmt::Display for Prospect {
             Self::Below(path) => write!(f, "by a cgroup below {}", path.display()),
             Self::Scope(_) => f.write_str("by a cgroup that systemd gives"),
             Self::Supervision { because } => write!(f, "by supervision, because {because}"),
+        }
+    }
+}
+
+impl Prospect {
+    /// What the box would be shown of its limits.
+    pub fn view(&self) -> Option<View> {
+        match self {
+            Self::Below(_) | Self::Scope(_) => Some(VIEW),
+            Self::Supervision { .. } => None,
         }
     }
 }

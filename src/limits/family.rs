@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 
 use super::census::{Census, Process};
 use super::rlimits::Rlimit;
-use crate::sys;
+use crate::{plan, sys};
 
 /// More than this is not counted one by one.
 pub(super) const MOST: usize = 20_000;
@@ -109,25 +109,35 @@ impl Family {
         sys::process::signal(self.pidfd.as_fd(), libc::SIGKILL)
     }
 
-    /// Gives all processes other limits; those they start later inherit them. Returns whether
-    /// some of them cannot go as high as asked for.
-    pub(super) fn set_limits(&self, limits: &[Rlimit]) -> io::Result<bool> {
+    /// Gives processes another limit; those they start later inherit it. Returns whether some of
+    /// them cannot go as high as asked for.
+    pub(super) fn set_limit(&self, limit: &Rlimit) -> io::Result<bool> {
         let mut is_short = false;
+        let resource = limit.resource();
+        // The first one opens files for all others.
+        let is_spared = |pid| limit.what == plan::Limit::OpenFiles && pid == self.first;
         // A second time for those who were born during the first.
         for _ in 0..2 {
-            for process in self.census()?.living() {
-                for limit in limits {
-                    let resource = limit.resource();
-                    let Ok((_, hard)) = sys::limits::limit_of(process.pid, resource) else {
-                        continue;
-                    };
-                    let (soft, less) = limit.within(hard);
-                    is_short |= less;
-                    let _ = sys::limits::set_limit_of(process.pid, resource, soft, hard);
+            for process in self.census()?.living().filter(|it| !is_spared(it.pid)) {
+                let Ok((_, hard)) = sys::limits::limit_of(process.pid, resource) else {
+                    continue;
+                };
+                let (soft, hard, less) = limit.within(hard);
+                match sys::limits::set_limit_of(process.pid, resource, soft, hard) {
+                    // It has ended meanwhile.
+                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+                    set => is_short |= less || set.is_err(),
                 }
             }
         }
         Ok(is_short)
+    }
+
+    /// How many open files a program that is started now could be allowed.
+    pub(super) fn open_files_at_most(&self) -> Option<u64> {
+        let resource = libc::RLIMIT_NOFILE as libc::c_int;
+        let limit = sys::limits::limit_of(self.first, resource);
+        limit.ok().map(|(_, hard)| hard)
     }
 
     /// Binds all threads to as many processors as come closest from above.

@@ -7,6 +7,8 @@ use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::{Mode, fstat};
 use nix::sys::statfs::{TMPFS_MAGIC, fstatfs};
 
+use super::system_v::SystemV;
+
 /// An inode in memory, with its name, costs about this much besides what it holds.
 const INODE: u64 = 1024;
 
@@ -16,6 +18,7 @@ const INODE: u64 = 1024;
 pub struct Ground {
     folders: Vec<OwnedFd>,
     memory: Vec<OwnedFd>,
+    shared: SystemV,
 }
 
 impl Ground {
@@ -25,6 +28,7 @@ impl Ground {
         let mut ground = Self {
             folders,
             memory: Vec::new(),
+            shared: SystemV::default(),
         };
         for one in memory {
             ground.add_memory(one);
@@ -34,6 +38,11 @@ impl Ground {
 
     pub(super) fn folders(&self) -> &[OwnedFd] {
         &self.folders
+    }
+
+    /// The kernel's tables of what the box shares, opened by one of its own processes.
+    pub(super) fn set_shared(&mut self, tables: Vec<OwnedFd>) {
+        self.shared = SystemV::new(tables);
     }
 
     pub(super) fn has_memory(&self) -> bool {
@@ -77,7 +86,7 @@ impl Ground {
         Ok(())
     }
 
-    /// Bytes that the box's file systems in memory hold.
+    /// Bytes that the box's file systems in memory hold, and what else is there without a process.
     pub(super) fn in_memory(&self) -> u64 {
         let used = |fd: &OwnedFd| {
             let seen = fstatfs(fd).ok()?;
@@ -85,7 +94,7 @@ impl Ground {
             let inodes = seen.files().saturating_sub(seen.files_free());
             Some(blocks * seen.block_size() as u64 + inodes * INODE)
         };
-        self.memory.iter().filter_map(used).sum()
+        self.memory.iter().filter_map(used).sum::<u64>() + self.shared.bytes()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Holds a box to its limits, by whichever way was found.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::poll::PollFlags;
@@ -11,7 +11,6 @@ use super::choose::{find, without};
 use super::family::{Family, ticks};
 use super::ground::Ground;
 use super::group::Group;
-use super::rlimits::{Rlimit, rlimits};
 use super::running::Running;
 use super::words::{count, size};
 use super::{Limit, LimitError, Usage, VIEW, Verdict, View, Wanted, Way};
@@ -20,10 +19,10 @@ use crate::policy::SessionId;
 /// To be dropped after the box has ended and has been waited for: only then can its group go.
 #[derive(Debug)]
 pub struct Holder {
-    wanted: Wanted,
-    way: Way,
+    pub(super) wanted: Wanted,
+    pub(super) way: Way,
     group: Option<(Base, Group)>,
-    running: Option<Running>,
+    pub(super) running: Option<Running>,
     is_frozen: bool,
     owner: Pid,
 }
@@ -42,6 +41,7 @@ pub fn choose(wanted: &Wanted, id: &SessionId) -> Result<Holder, LimitError> {
         }
         Err(because) => (Way::Supervision { because }, None),
     };
+    way.serves(wanted)?;
     let holder = Holder::new(wanted, way, group);
     holder.set_group(wanted, &Ground::default())?;
     Ok(holder)
@@ -113,7 +113,7 @@ impl Holder {
         said
     }
 
-    fn set_group(&self, wanted: &Wanted, ground: &Ground) -> Result<(), LimitError> {
+    pub(super) fn set_group(&self, wanted: &Wanted, ground: &Ground) -> Result<(), LimitError> {
         match &self.group {
             Some((_, group)) => group.set(wanted, ground).map_err(LimitError::Set),
             None => Ok(()),
@@ -140,11 +140,20 @@ impl Holder {
         Ok(())
     }
 
+    /// The kernel's tables of what the box shares in memory, opened by one of its processes: what
+    /// is in there counts from now on.
+    pub fn count_shared(&mut self, tables: Vec<OwnedFd>) {
+        if let Some(running) = &mut self.running {
+            running.ground.set_shared(tables);
+        }
+    }
+
     /// The limits that the kernel does not hold, for which somebody has to look at the processes.
     fn left_to_us(&self) -> Wanted {
         let Way::Cgroup { without, .. } = &self.way else {
             return Wanted {
                 io: None,
+                files: None,
                 ..self.wanted
             };
         };
@@ -161,7 +170,7 @@ impl Holder {
         self.left_to_us() != Wanted::default()
     }
 
-    fn binds_to_processors(&self) -> bool {
+    pub(super) fn binds_to_processors(&self) -> bool {
         self.left_to_us().milli_cpus.is_some()
     }
 
@@ -280,48 +289,6 @@ impl Holder {
         usage
     }
 
-    /// Other limits from now on. One that is below what the box uses already is refused.
-    /// Returns what a reader must know, if anything.
-    pub fn change(&mut self, wanted: &Wanted) -> Result<Option<String>, LimitError> {
-        wanted.check()?;
-        let used = self.usage();
-        for (limit, value, used) in [
-            (Limit::Memory, wanted.memory, used.memory),
-            (Limit::Pids, wanted.pids, used.pids),
-            (Limit::Disk, wanted.disk, used.disk.unwrap_or(0)),
-        ] {
-            if let Some(value) = value.filter(|value| *value < used) {
-                return Err(LimitError::InUse {
-                    limit,
-                    wanted: limit.say(value),
-                    used: limit.say(used),
-                });
-            }
-        }
-        let none = Ground::default();
-        let ground = self.running.as_ref().map_or(&none, |r| &r.ground);
-        self.set_group(wanted, ground)?;
-        let did_bind = self.binds_to_processors();
-        let before = std::mem::replace(&mut self.wanted, *wanted);
-        if let Way::Cgroup { path, without: now } = &mut self.way {
-            *now = without(path, wanted);
-        }
-        let binds = did_bind || self.binds_to_processors();
-        let Some(running) = &mut self.running else {
-            return Ok(None);
-        };
-        running.start_anew();
-        running.watch.listen(wanted);
-        if binds {
-            let _ = running.family.bind_to(wanted.milli_cpus);
-        }
-        let changed = changed_rlimits(&before, wanted, running.family.ends_together());
-        let is_short = running.family.set_limits(&changed);
-        Ok(is_short.map_err(LimitError::Lost)?.then(|| {
-            "processes that run already cannot be given that much each; new sessions can".to_owned()
-        }))
-    }
-
     /// Stops everything in the box, or lets it go on.
     pub fn freeze(&mut self) -> Result<(), LimitError> {
         self.set_frozen(true)
@@ -363,17 +330,6 @@ impl Holder {
     pub fn end(self) {
         drop(self);
     }
-}
-
-/// What each process is to carry instead; nothing that neither was limited nor is to be.
-fn changed_rlimits(before: &Wanted, wanted: &Wanted, has_namespaces: bool) -> Vec<Rlimit> {
-    let mut changed = rlimits(wanted, has_namespaces);
-    for lifted in rlimits(before, has_namespaces) {
-        if !changed.iter().any(|limit| limit.what == lifted.what) {
-            changed.push(lifted.lifted());
-        }
-    }
-    changed
 }
 
 impl Drop for Holder {

@@ -5,6 +5,7 @@
 
 mod base;
 mod census;
+mod changing;
 mod choose;
 mod dbus;
 mod family;
@@ -20,6 +21,7 @@ mod pulse;
 mod rlimits;
 mod running;
 pub mod scope;
+mod system_v;
 mod tree;
 mod watch;
 mod words;
@@ -33,7 +35,7 @@ pub use choose::{Prospect, foresee, remove_left_overs};
 pub use dbus::Address;
 pub use ground::Ground;
 pub use holder::{Holder, choose, supervise};
-pub use rlimits::{Rlimit, rlimits, shared_segments};
+pub use rlimits::{Rlimit, rlimits};
 
 /// What a box may use; `None` is no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -48,35 +50,79 @@ pub struct Wanted {
     pub disk: Option<u64>,
     /// Bytes per second, to and from the disks of those folders.
     pub io: Option<u64>,
+    /// Files that one process may have open.
+    pub files: Option<u64>,
     /// How long nothing may happen.
     pub idle: Option<Duration>,
 }
 
 /// The least that a box can live with, and that can be told from a slip of the finger.
-const LEAST: [(Limit, u64); 5] = [
+const LEAST: [(Limit, u64); 6] = [
     (Limit::Memory, 4 << 20),
     (Limit::Cpus, 10),
     (Limit::Pids, 2),
     (Limit::Disk, 1 << 20),
     (Limit::Io, 4 << 10),
+    // Shells keep some at numbers above ten.
+    (Limit::Files, 16),
 ];
 
 impl Wanted {
-    fn check(&self) -> Result<(), LimitError> {
+    /// Whether a box can live with these, and this process can give them.
+    pub fn check(&self) -> Result<(), LimitError> {
         for (limit, least) in LEAST {
-            let value = match limit {
-                Limit::Memory => self.memory,
-                Limit::Cpus => self.milli_cpus,
-                Limit::Pids => self.pids,
-                Limit::Disk => self.disk,
-                _ => self.io,
-            };
-            if value.is_some_and(|value| value < least) {
+            if self.value(limit).is_some_and(|value| value < least) {
                 let least = limit.say(least);
                 return Err(LimitError::TooSmall { limit, least });
             }
         }
-        Ok(())
+        let most = rlimits::open_files_at_most();
+        match self.files.filter(|wanted| *wanted > most) {
+            Some(wanted) => Err(LimitError::NotOurs { wanted, most }),
+            None => Ok(()),
+        }
+    }
+
+    fn value(&self, limit: Limit) -> Option<u64> {
+        match limit {
+            Limit::Memory => self.memory,
+            Limit::Cpus => self.milli_cpus,
+            Limit::Pids => self.pids,
+            Limit::Disk => self.disk,
+            Limit::Io => self.io,
+            Limit::Files => self.files,
+            Limit::Idle => self.idle.map(|idle| idle.as_millis() as u64),
+            Limit::DiskFiles => None,
+        }
+    }
+
+    /// What was asked for, with each value in words.
+    pub fn in_words(&self) -> Vec<(Limit, String)> {
+        let all = Limit::ASKED.into_iter();
+        all.filter_map(|limit| Some((limit, limit.say(self.value(limit)?))))
+            .collect()
+    }
+
+    /// These, and what was wanted before where nothing is said.
+    pub fn or(&self, before: &Self) -> Self {
+        Self {
+            memory: self.memory.or(before.memory),
+            milli_cpus: self.milli_cpus.or(before.milli_cpus),
+            pids: self.pids.or(before.pids),
+            disk: self.disk.or(before.disk),
+            io: self.io.or(before.io),
+            files: self.files.or(before.files),
+            idle: self.idle.or(before.idle),
+        }
+    }
+
+    /// Whether each process carries all of it by itself, and nobody has to look at the box.
+    pub fn is_carried(&self) -> bool {
+        let rest = Self {
+            files: None,
+            ..*self
+        };
+        rest == Self::default()
     }
 }
 
@@ -87,20 +133,36 @@ pub enum Limit {
     Pids,
     Disk,
     /// Files and folders on disk, however small: they are limited together with their size.
-    Files,
+    DiskFiles,
     Io,
+    /// Open files of one process.
+    Files,
     Idle,
 }
 
 impl Limit {
+    /// Those that can be asked for, each by a flag of its name.
+    const ASKED: [Self; 7] = [
+        Self::Memory,
+        Self::Cpus,
+        Self::Pids,
+        Self::Disk,
+        Self::Io,
+        Self::Files,
+        Self::Idle,
+    ];
+
     /// A value of this limit in words.
     fn say(self, value: u64) -> String {
         match self {
             Self::Memory | Self::Disk => words::size(value),
             Self::Io => format!("{} per second", words::size(value)),
-            Self::Cpus => format!("{}.{:03}", value / 1000, value % 1000),
-            Self::Pids | Self::Files => value.to_string(),
-            Self::Idle => format!("{value} s"),
+            Self::Cpus => {
+                let text = format!("{}.{:03}", value / 1000, value % 1000);
+                text.trim_end_matches('0').trim_end_matches('.').to_owned()
+            }
+            Self::Pids | Self::Files | Self::DiskFiles => value.to_string(),
+            Self::Idle => humantime::format_duration(Duration::from_millis(value)).to_string(),
         }
     }
 }
@@ -111,9 +173,9 @@ impl fmt::Display for Limit {
             Self::Memory => "memory",
             Self::Cpus => "cpus",
             Self::Pids => "pids",
-            Self::Disk => "disk",
-            Self::Files => "files",
+            Self::Disk | Self::DiskFiles => "disk",
             Self::Io => "io",
+            Self::Files => "files",
             Self::Idle => "idle",
         })
     }
@@ -126,6 +188,18 @@ pub enum Way {
     Cgroup { path: PathBuf, without: Vec<Limit> },
     /// The session's supervisor, and why it is not the kernel.
     Supervision { because: String },
+}
+
+impl Way {
+    /// Whether these limits can be held at all.
+    fn serves(&self, wanted: &Wanted) -> Result<(), LimitError> {
+        match self {
+            Self::Supervision { because } if wanted.io.is_some() => {
+                Err(LimitError::NoCgroup(because.clone()))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 impl fmt::Display for Way {
@@ -178,6 +252,12 @@ pub struct Usage {
 pub enum LimitError {
     #[error("cannot limit {limit} that far, because less than {least} is of no use")]
     TooSmall { limit: Limit, least: String },
+    #[error("cannot allow {wanted} open files, because this process may have {most} itself")]
+    NotOurs { wanted: u64, most: u64 },
+    #[error("cannot allow {wanted} open files, because the box was started with at most {most}")]
+    BeyondStart { wanted: u64, most: u64 },
+    #[error("cannot limit disk traffic, because that takes a cgroup and {0}")]
+    NoCgroup(String),
     #[error("cannot limit {limit} to {wanted}, because the box uses {used} now")]
     InUse {
         limit: Limit,
@@ -194,6 +274,13 @@ impl LimitError {
     pub fn help(&self) -> Option<String> {
         Some(match self {
             Self::TooSmall { limit, least } => format!("give at least {least}: --{limit}"),
+            Self::NotOurs { most, .. } => {
+                format!("give at most that, or raise your own limit first: --files {most}")
+            }
+            Self::BeyondStart { most, .. } => {
+                format!("give at most that, or start another session: --files {most}")
+            }
+            Self::NoCgroup(_) => "leave out --io, or run it in a systemd user session".into(),
             Self::InUse { limit, .. } => {
                 format!("end something in it first, or choose a larger --{limit}")
             }
@@ -240,5 +327,42 @@ mod tests {
         );
         assert_eq!(error.help().unwrap(), "give at least 4 MiB: --memory");
         assert!(Wanted::default().check().is_ok());
+    }
+
+    #[test]
+    fn open_files_are_neither_too_few_nor_more_than_there_are() {
+        let files = |files| Wanted {
+            files: Some(files),
+            ..Wanted::default()
+        };
+        assert!(files(0).check().is_err());
+        assert!(files(16).check().is_ok());
+        let error = files(u64::MAX).check().unwrap_err();
+        assert!(error.to_string().contains("may have"), "{error}");
+        assert!(files(64).is_carried() && !files(64).or(&idle()).is_carried());
+    }
+
+    fn idle() -> Wanted {
+        Wanted {
+            idle: Some(Duration::from_millis(1500)),
+            milli_cpus: Some(1500),
+            ..Wanted::default()
+        }
+    }
+
+    #[test]
+    fn values_are_said_as_people_say_them() {
+        let wanted = Wanted {
+            memory: Some(512 << 20),
+            ..idle()
+        };
+        let said: Vec<String> = wanted
+            .in_words()
+            .iter()
+            .map(|(limit, value)| format!("{limit} {value}"))
+            .collect();
+        assert_eq!(said, ["memory 512 MiB", "cpus 1.5", "idle 1s 500ms"]);
+        assert_eq!(Limit::Cpus.say(2000), "2");
+        assert_eq!(Limit::Cpus.say(10), "0.01");
     }
 }

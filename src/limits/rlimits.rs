@@ -1,6 +1,8 @@
 //! Limits that each process carries itself: the first wall, at which a call fails with an error
 //! that programs understand, before anything has to be ended.
 
+use nix::sys::resource::{Resource, getrlimit};
+
 use super::Wanted;
 use crate::plan;
 
@@ -34,11 +36,16 @@ impl Rlimit {
         }
     }
 
-    /// What a process with this hard limit gets, and whether that is less than asked for.
-    pub(super) fn within(&self, hard: u64) -> (u64, bool) {
+    /// What a process with this hard limit gets, soft and hard, and whether that is less than
+    /// asked for. One that cannot be raised is not to be raised by the process either.
+    pub(super) fn within(&self, hard: u64) -> (u64, u64, bool) {
+        let most = match self.soft == self.hard {
+            true => hard.min(self.hard),
+            false => hard,
+        };
         match self.soft {
-            LIFTED => (hard, false),
-            soft => (soft.min(hard), hard < soft),
+            LIFTED => (hard, hard, false),
+            soft => (soft.min(most), most, most < soft),
         }
     }
 
@@ -68,16 +75,15 @@ pub fn rlimits(wanted: &Wanted, has_user_namespace: bool) -> Vec<Rlimit> {
         .pids
         .filter(|_| has_user_namespace)
         .map(|count| Rlimit::raisable(plan::Limit::Processes, count, MORE_PROCESSES));
-    memory.into_iter().chain(pids).collect()
+    let files = wanted
+        .files
+        .map(|count| Rlimit::raisable(plan::Limit::OpenFiles, count, 1));
+    memory.into_iter().chain(pids).chain(files).collect()
 }
 
-/// How many pages all of System V's shared memory in the box may have. Such a segment outlives
-/// those who touched it, so that nobody can be found who answers for it. To be written to
-/// `/proc/sys/kernel/shmall` in the box's own ipc namespace.
-pub fn shared_segments(wanted: &Wanted) -> Option<u64> {
-    let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE);
-    let page = page.ok().flatten().unwrap_or(4096) as u64;
-    wanted.memory.map(|bytes| (bytes / 2 / page).max(1))
+/// How many open files this process can allow others: no more than it may have itself.
+pub(super) fn open_files_at_most() -> u64 {
+    getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(_, hard)| hard)
 }
 
 #[cfg(test)]
@@ -110,5 +116,22 @@ mod tests {
         assert_eq!(rlimits(&wanted, true)[0].soft, 100);
         assert_eq!(rlimits(&wanted, false), []);
         assert_eq!(rlimits(&Wanted::default(), true), []);
+    }
+
+    #[test]
+    fn open_files_are_lowered_for_good_and_others_can_be_raised_again() {
+        let wanted = Wanted {
+            files: Some(100),
+            ..Wanted::default()
+        };
+        let [files] = rlimits(&wanted, false)[..] else {
+            panic!()
+        };
+        assert_eq!(files.within(4096), (100, 100, false));
+        assert_eq!(files.within(50), (50, 50, true));
+        let pids = Rlimit::raisable(plan::Limit::Processes, 100, MORE_PROCESSES);
+        assert_eq!(pids.within(200), (100, 200, false));
+        assert_eq!(pids.within(50), (50, 50, true));
+        assert_eq!(pids.lifted().within(200), (200, 200, false));
     }
 }

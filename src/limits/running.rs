@@ -145,7 +145,7 @@ impl Running {
         if total.files > enough.files {
             let most = enough.files;
             return over(
-                Limit::Files,
+                Limit::DiskFiles,
                 format!("limit of {most} files on disk reached"),
             );
         }

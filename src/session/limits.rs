@@ -1,5 +1,6 @@
 //! A session's limits, as its supervisor holds them.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -10,7 +11,7 @@ use nix::sys::signal::Signal;
 
 use super::error::RunError;
 use super::supervise::{GRACE, Life};
-use crate::limits::{self, Action, Ground, Holder, LimitError, Verdict, Wanted, Way};
+use crate::limits::{self, Action, Ground, Holder, LimitError, Verdict, Wanted};
 use crate::plan::{OwnFolder, Plan};
 use crate::sandbox::Running;
 
@@ -22,23 +23,28 @@ pub(super) struct Limits {
     /// What the kernel did about a limit last; the box went on, unless it was the end of it.
     held: Option<String>,
     pub(super) is_paused: bool,
+    /// What somebody has to know who begins to watch later.
+    later: Later,
+}
+
+#[derive(Debug, Default)]
+struct Later {
+    wanted: Wanted,
+    ground: Ground,
+    shared: Vec<OwnedFd>,
 }
 
 impl Limits {
     pub(super) fn choose(plan: &Plan, wanted: &Wanted) -> Result<Self, RunError> {
-        let session = plan
-            .session
-            .as_ref()
-            .filter(|_| *wanted != Wanted::default());
+        let session = plan.session.as_ref().filter(|_| !wanted.is_carried());
         let holder = session.map(|session| limits::choose(wanted, &session.id));
         let holder = holder.transpose()?;
-        if let (Some(Way::Supervision { because }), true) =
-            (holder.as_ref().map(Holder::way), wanted.io.is_some())
-        {
-            return Err(RunError::NoIoLimit(because.clone()));
-        }
         Ok(Self {
             holder,
+            later: Later {
+                wanted: *wanted,
+                ..Later::default()
+            },
             ..Self::default()
         })
     }
@@ -48,8 +54,8 @@ impl Limits {
     }
 
     /// What of the session lies on a disk; opened before the home is closed to everybody.
-    pub(super) fn ground(&self, directory: &Path) -> Ground {
-        if self.holder.is_none() {
+    pub(super) fn ground(&self, plan: &Plan, directory: &Path) -> Ground {
+        if self.holder.is_none() && !plan.terms.changeable {
             return Ground::default();
         }
         let folders = [OwnFolder::Home, OwnFolder::Outputs];
@@ -66,7 +72,18 @@ impl Limits {
     ) -> Result<(), LimitError> {
         match &mut self.holder {
             Some(holder) => holder.begin(running.pid(), plan.namespaces.pid, ground),
-            None => Ok(()),
+            None => {
+                self.later.ground = ground;
+                Ok(())
+            }
+        }
+    }
+
+    /// The box's own tables of what it shares in memory have come.
+    pub(super) fn count_shared(&mut self, tables: Vec<OwnedFd>) {
+        match &mut self.holder {
+            Some(holder) => holder.count_shared(tables),
+            None => self.later.shared = tables,
         }
     }
 
@@ -103,7 +120,24 @@ impl Limits {
             return Vec::new();
         };
         let way = format!("limits are held {}", holder.way());
-        std::iter::once(way).chain(holder.weaker()).collect()
+        let held = self.held.iter().map(|what| format!("last met: {what}"));
+        let told = std::iter::once(way).chain(holder.weaker());
+        told.chain(held).collect()
+    }
+
+    /// What the box is limited to now, by the names of the flags.
+    pub(super) fn in_words(&self, plan: &Plan) -> BTreeMap<String, String> {
+        let wanted = self
+            .holder
+            .as_ref()
+            .map_or(&self.later.wanted, Holder::wanted);
+        let by_policy = Wanted {
+            files: plan.open_files(),
+            ..Wanted::default()
+        };
+        let all = wanted.or(&by_policy).in_words().into_iter();
+        all.map(|(limit, value)| (limit.to_string(), value))
+            .collect()
     }
 }
 
@@ -163,12 +197,14 @@ impl Life<'_> {
     /// Somebody to watch over a box that nothing was limited for; who costs nothing until asked.
     fn watcher(&mut self, running: &Running) -> Result<&mut Holder, String> {
         if self.limits.holder.is_none() {
-            let mut holder = limits::supervise(&Wanted::default(), "nothing is limited")
+            let later = std::mem::take(&mut self.limits.later);
+            let mut holder = limits::supervise(&later.wanted, "nothing was limited at the start")
                 .map_err(|error| error.to_string())?;
             let has_pids = self.plan.namespaces.pid;
             holder
-                .begin(running.pid(), has_pids, Ground::default())
+                .begin(running.pid(), has_pids, later.ground)
                 .map_err(|error| error.to_string())?;
+            holder.count_shared(later.shared);
             self.limits.holder = Some(holder);
         }
         let lost = || "nobody watches over it".to_owned();
@@ -195,18 +231,21 @@ impl Life<'_> {
         wanted: &Wanted,
         running: &Running,
     ) -> Result<Option<String>, String> {
+        let before = self.limits.in_words(self.plan);
         let holder = self.watcher(running)?;
-        let before = *holder.wanted();
-        let wanted = Wanted {
-            memory: wanted.memory.or(before.memory),
-            milli_cpus: wanted.milli_cpus.or(before.milli_cpus),
-            pids: wanted.pids.or(before.pids),
-            disk: wanted.disk.or(before.disk),
-            io: wanted.io.or(before.io),
-            idle: wanted.idle.or(before.idle),
-        };
-        let note = holder.change(&wanted).map_err(|error| error.to_string())?;
-        self.diary.changed("limits", &format!("{wanted:?}"));
+        let all = wanted.or(holder.wanted());
+        let note = holder.change(&all).map_err(|error| error.to_string())?;
+        if let Some(most) = wanted.files {
+            // A box that is gone by now says so itself.
+            let _ = running.limit_open_files(most);
+        }
+        for (limit, to) in wanted.in_words() {
+            let limit = limit.to_string();
+            let from = before.get(&limit).filter(|from| **from != to);
+            if from.is_some() || !before.contains_key(&limit) {
+                self.diary.changed(&limit, from.cloned(), to);
+            }
+        }
         Ok(note)
     }
 }

@@ -24,6 +24,7 @@ const WANTED: Wanted = Wanted {
     pids: Some(40),
     disk: None,
     io: None,
+    files: None,
     idle: None,
 };
 
