@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Bytes, Env, Files, Guard, Isolation, Limits, Lock, Net, NetMode, Policy, PolicyError,
-    PolicyFile,
+    Bytes, Env, Files, Guard, Isolation, Limits, Lock, Net, Policy, PolicyError, PolicyFile,
 };
 
 #[derive(Debug)]
@@ -14,7 +13,7 @@ pub struct BuiltIn {
     pub text: &'static str,
 }
 
-pub const ALL: [BuiltIn; 4] = [
+pub const ALL: [BuiltIn; 5] = [
     BuiltIn {
         name: "default",
         text: include_str!("../../policies/default.toml"),
@@ -22,6 +21,10 @@ pub const ALL: [BuiltIn; 4] = [
     BuiltIn {
         name: "claude",
         text: include_str!("../../policies/claude.toml"),
+    },
+    BuiltIn {
+        name: "online",
+        text: include_str!("../../policies/online.toml"),
     },
     BuiltIn {
         name: "offline",
@@ -87,10 +90,7 @@ pub(super) fn default_policy() -> Policy {
             read_only_workspace: false,
             tmp_size: Bytes(1 << 30),
         },
-        net: Net {
-            mode: NetMode::None,
-            loopback: true,
-        },
+        net: Net::none(),
         guard: Guard {
             enabled: true,
             names: words(&GUARDED),

@@ -89,6 +89,13 @@ pub enum ValueError {
     Colons(usize),
     #[error("a project may only name a built-in filter, for trust does not cover a second file")]
     ProjectFilter,
+    #[error(
+        "the value of {0} stands in it; write where the value is: {0}=env:VARIABLE or {0}=file:PATH"
+    )]
+    SecretInFile(String),
+    /// What is wrong with a word that must not be repeated.
+    #[error("{0}")]
+    Unsaid(String),
     #[error(transparent)]
     Path(#[from] PathError),
 }

@@ -7,7 +7,12 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::words::{self, Cap, EnvName, EnvPattern, GuardName, PolicyName, Sentence};
+use super::egress::{
+    BundleName, HostPattern, HostPort, Name, Publish, Rate, SecretSpec, UpstreamChoice,
+};
+use super::words::{
+    self, Cap, DeniedPattern, EnvName, EnvPattern, GuardName, Later, PolicyName, Sentence,
+};
 use super::{Bytes, Isolation, Layer, NetMode};
 
 /// One layer: what a policy file says, or the flags of one command line.
@@ -54,6 +59,49 @@ pub struct NetPart {
     pub mode: Option<NetMode>,
     /// Whether programs may talk TCP to each other over the box's own loopback.
     pub loopback: Option<bool>,
+    /// Whether connections of programs that know no proxy are led to the gateway too.
+    pub redirect: Option<bool>,
+    /// Hosts that may be reached with the mode `allow`, `HOST[:PORTS]`, besides the inherited
+    /// ones; `[]` drops those. Without ports: 80 and 443.
+    #[serde(deserialize_with = "words::list")]
+    pub allow: Option<Vec<HostPattern>>,
+    /// Hosts that may not be reached whatever else is said, besides the inherited ones; `[]` drops
+    /// those. Without ports: every port.
+    #[serde(deserialize_with = "words::list")]
+    pub deny: Option<Vec<DeniedPattern>>,
+    /// Lists of hosts by name, besides the inherited ones; `[]` drops those.
+    #[serde(deserialize_with = "words::list")]
+    pub bundles: Option<Vec<BundleName>>,
+    /// `http://HOST:PORT` or `socks5://HOST:PORT` through which everything goes, "env" for the
+    /// caller's own, or "none". No user and password.
+    #[schemars(with = "Option<String>")]
+    pub upstream_proxy: Option<Later<Cap<UpstreamChoice>>>,
+    /// Ports of the box that the host can reach, `[IP:]HOSTPORT:BOXPORT`, besides the inherited
+    /// ones; `[]` drops those.
+    #[serde(deserialize_with = "words::list")]
+    pub publish: Option<Vec<Publish>>,
+    /// Ports of the host's loopback that the box can reach at its own, besides the inherited ones;
+    /// `[]` drops those.
+    #[serde(deserialize_with = "words::list")]
+    pub host_ports: Option<Vec<HostPort>>,
+    /// Values added outside on the way to one host, `NAME[=env:VARIABLE|=file:PATH]@HOST[:HEADER]`,
+    /// besides the inherited ones; `[]` drops those.
+    #[serde(deserialize_with = "words::list")]
+    #[schemars(with = "Option<Vec<String>>")]
+    pub secrets: Option<Vec<Later<SecretSpec>>>,
+    /// Hosts whose TLS ends at the gateway, so that requests can be seen, besides the inherited
+    /// ones; `[]` drops those.
+    #[serde(deserialize_with = "words::list")]
+    #[schemars(with = "Option<Vec<String>>")]
+    pub tls_audit: Option<Vec<Name>>,
+    /// How many connections at a time, at most 65536.
+    #[serde(deserialize_with = "words::connections")]
+    #[schemars(range(min = 1, max = 65536))]
+    pub connections: Option<u32>,
+    /// Bytes in a second both ways together, such as "10M"; or "none".
+    #[serde(deserialize_with = "words::rate")]
+    #[schemars(with = "Option<String>")]
+    pub rate: Option<Cap<Rate>>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, schemars::JsonSchema)]
@@ -161,7 +209,24 @@ mod tests {
     #[test]
     fn a_wrong_value_is_named_with_its_line() {
         for (text, word) in [
-            ("[net]\nmode = \"allow\"", "not supported yet"),
+            (
+                "[net]\nallow = [\"https://a.example\"]",
+                "leave out the scheme",
+            ),
+            ("[net]\nallow = [\"evil*.example\"]", "at the front"),
+            ("[net]\nallow = \"a.example\"", "expected a sequence"),
+            ("[net]\ndeny = [\"a.example:0\"]", "no port"),
+            ("[net]\nbundles = [\"npm\"]", "there are claude"),
+            ("[net]\npublish = [\"80\"]", "HOSTPORT:BOXPORT"),
+            ("[net]\nhost-ports = [3128]", "is taken"),
+            ("[net]\nhost-ports = [70000]", "u16"),
+            ("[net]\ntls-audit = [\"*.a.example\"]", "pattern"),
+            ("[net]\nconnections = 0", "1 to 65536"),
+            ("[net]\nconnections = 65537", "1 to 65536"),
+            ("[net]\nconnections = \"none\"", "1 to 65536"),
+            ("[net]\nrate = \"10\"", "at least 1K"),
+            ("[net]\nrate = 10", "expected a string"),
+            ("[net]\nsecrets = [5]", "expected a string"),
             ("[net]\nmode = \"off\"", "unknown variant `off`"),
             ("[net]\nloopback = \"false\"", "expected a boolean"),
             ("[files]\ntmp-size = 5", "expected a string"),
@@ -213,6 +278,8 @@ mod tests {
             "allow-missing",
             "git-identity",
             "landlock-scopes",
+            "upstream-proxy",
+            "HOSTPORT:BOXPORT",
         ] {
             assert!(schema.contains(word), "{word}");
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::{Access, Isolation, MountSpec, NetMode, Policy};
+use super::{Access, Isolation, MountSpec, Net, Policy};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
@@ -13,6 +13,17 @@ pub enum Key {
     TmpSize,
     NetMode,
     Loopback,
+    Redirect,
+    Allow,
+    Deny,
+    Bundles,
+    UpstreamProxy,
+    Publish,
+    HostPorts,
+    Secrets,
+    TlsAudit,
+    Connections,
+    Rate,
     GuardEnabled,
     GuardGit,
     GuardNames,
@@ -29,13 +40,24 @@ pub enum Key {
 }
 
 impl Key {
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 30] = [
         Self::Mounts,
         Self::Visible,
         Self::ReadOnlyWorkspace,
         Self::TmpSize,
         Self::NetMode,
         Self::Loopback,
+        Self::Redirect,
+        Self::Allow,
+        Self::Deny,
+        Self::Bundles,
+        Self::UpstreamProxy,
+        Self::Publish,
+        Self::HostPorts,
+        Self::Secrets,
+        Self::TlsAudit,
+        Self::Connections,
+        Self::Rate,
         Self::GuardEnabled,
         Self::GuardGit,
         Self::GuardNames,
@@ -59,6 +81,17 @@ impl Key {
             Self::TmpSize => "files.tmp-size",
             Self::NetMode => "net.mode",
             Self::Loopback => "net.loopback",
+            Self::Redirect => "net.redirect",
+            Self::Allow => "net.allow",
+            Self::Deny => "net.deny",
+            Self::Bundles => "net.bundles",
+            Self::UpstreamProxy => "net.upstream-proxy",
+            Self::Publish => "net.publish",
+            Self::HostPorts => "net.host-ports",
+            Self::Secrets => "net.secrets",
+            Self::TlsAudit => "net.tls-audit",
+            Self::Connections => "net.connections",
+            Self::Rate => "net.rate",
             Self::GuardEnabled => "guard.enabled",
             Self::GuardGit => "guard.git",
             Self::GuardNames => "guard.names",
@@ -84,8 +117,19 @@ impl Key {
             Self::Visible => !subset(&a.files.visible, &b.files.visible),
             Self::ReadOnlyWorkspace => b.files.read_only_workspace && !a.files.read_only_workspace,
             Self::TmpSize => a.files.tmp_size > b.files.tmp_size,
-            Self::NetMode => b.net.mode == NetMode::None && a.net.mode == NetMode::Host,
-            Self::Loopback => !b.net.loopback && a.net.loopback,
+            Self::NetMode
+            | Self::Loopback
+            | Self::Redirect
+            | Self::Allow
+            | Self::Deny
+            | Self::Bundles
+            | Self::UpstreamProxy
+            | Self::Publish
+            | Self::HostPorts
+            | Self::Secrets
+            | Self::TlsAudit
+            | Self::Connections
+            | Self::Rate => Net::widens(self, &b.net, &a.net),
             Self::GuardEnabled => b.guard.enabled && !a.guard.enabled,
             Self::GuardGit => b.guard.git && !a.guard.git,
             Self::GuardNames => !subset(&b.guard.names, &a.guard.names),
@@ -138,7 +182,7 @@ fn shared(before: &[MountSpec], mount: &MountSpec) -> bool {
     })
 }
 
-fn subset<T: PartialEq>(these: &[T], those: &[T]) -> bool {
+pub(super) fn subset<T: PartialEq>(these: &[T], those: &[T]) -> bool {
     these.iter().all(|this| those.contains(this))
 }
 
@@ -149,7 +193,7 @@ fn passed(before: &[String], name: &String) -> bool {
     })
 }
 
-fn raised<T: PartialOrd>(before: Option<T>, after: Option<T>) -> bool {
+pub(super) fn raised<T: PartialOrd>(before: Option<T>, after: Option<T>) -> bool {
     match (before, after) {
         (None, _) => false,
         (Some(_), None) => true,

@@ -10,6 +10,7 @@ use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
+use super::egress::*;
 use super::expand::Paths;
 use super::file::{EnvPart, FilesPart, GuardPart, LimitsPart, LockPart, NetPart};
 use super::stack::Stack;
@@ -74,14 +75,55 @@ prop_compose! {
     }
 }
 
+fn some<T: Clone + std::fmt::Debug + 'static>(
+    words: &'static [&'static str],
+    read: fn(&str) -> Result<T, String>,
+) -> impl Strategy<Value = Option<Vec<T>>> {
+    let all: Vec<T> = words.iter().map(|word| read(word).unwrap()).collect();
+    of(subsequence(all.clone(), 0..=all.len()).prop_shuffle())
+}
+
 prop_compose! {
-    fn rest()(mode in of(select(vec![NetMode::None, NetMode::Host])), loopback in of(any::<bool>()),
+    fn hosts()(
+        allow in some(
+            &["*", "*:*", "a.example", "*.example:443", "b.a.example:22", "10.0.0.0/8", "[::1]:80"],
+            HostPattern::parse,
+        ),
+        deny in some(&["*", "a.example", "*.example:443", "10.0.0.1"], |word| {
+            DeniedPattern::try_from(word.to_owned())
+        }),
+        bundles in some(&["claude", "github", "registries"], BundleName::parse),
+        proxy in of(select(vec!["none", "env", "http://p.example:3128", "socks5://10.0.0.1:1080"])),
+        publish in some(&["8080:80", "0:80", "[::1]:1:2", "0.0.0.0:1:2"], Publish::parse),
+        host_ports in some(&["1", "5432", "65535"], HostPort::parse),
+        secrets in some(
+            &["A@a.example", "A=env:B@a.example:x", "A=file:/a@b@b.example", "A=file:/c@a.example"],
+            |word| Ok(Later::<SecretSpec>::from(word.to_owned())),
+        ),
+        tls_audit in some(&["a.example", "b.example"], |word| {
+            Name::parse(word).map_err(|e| e.to_string())
+        }),
+        connections in of(1..=Net::MOST_CONNECTIONS),
+        rate in of(select(vec!["none", "1K", "10M"])),
+    ) -> NetPart {
+        NetPart {
+            allow, deny, bundles, publish, host_ports, secrets, tls_audit, connections,
+            upstream_proxy: proxy.map(|word| Later::<Cap<_>>::from(word.to_owned())),
+            rate: rate.map(|word| net_rate(word).unwrap()),
+            ..NetPart::default()
+        }
+    }
+}
+
+prop_compose! {
+    fn rest()(mode in of(select(NetMode::ALL.to_vec())), loopback in of(any::<bool>()),
+              redirect in of(any::<bool>()), hosts in hosts(),
               pass in of(patterns()), set in of(values()), git_identity in of(any::<bool>()),
               time in of(of(1..100_000u64)), open_files in of(count()), processes in of(count()))
               -> (NetPart, EnvPart, LimitsPart) {
         let cap = |time: Option<u64>| time.map_or(Cap::None, |s| Cap::At(Duration::from_secs(s)));
         (
-            NetPart { mode, loopback },
+            NetPart { mode, loopback, redirect, ..hosts },
             EnvPart { pass, set, git_identity },
             LimitsPart { timeout: time.map(cap), open_files, processes },
         )

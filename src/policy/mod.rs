@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub mod builtin;
+pub mod egress;
 mod error;
 mod expand;
 pub mod file;
@@ -19,6 +20,7 @@ mod key;
 #[cfg(test)]
 mod laws;
 mod layer;
+mod net;
 mod paths;
 mod read;
 mod show;
@@ -31,10 +33,13 @@ pub use expand::Environment;
 pub use file::PolicyFile;
 pub use key::{Key, Origin, Origins};
 pub use layer::{Checked, PROJECT_FILE, Resolved, Sources, check, resolve};
+pub use net::{Net, NetMode};
 pub use paths::{InsidePath, MountSpec, PathError, SessionId};
 pub use show::as_toml;
 pub use trust::TrustStore;
-pub use words::{Cap, EnvName, EnvPattern, GuardName, PolicyName, Sentence, time};
+pub use words::{
+    Cap, DeniedPattern, EnvName, EnvPattern, GuardName, Later, PolicyName, Sentence, net_rate, time,
+};
 
 /// This program's folder below one of the XDG base folders. A relative one is ignored, as the
 /// specification asks.
@@ -73,23 +78,6 @@ pub struct Files {
     pub read_only_workspace: bool,
     /// How much /tmp, /run, /var/tmp and /dev/shm may hold together.
     pub tmp_size: Bytes,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct Net {
-    pub mode: NetMode,
-    /// Whether programs may talk TCP to each other over the box's own loopback.
-    pub loopback: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum NetMode {
-    /// An empty network namespace with loopback.
-    None,
-    /// The host's network.
-    Host,
 }
 
 /// Files in a writable mount that tools on the host run or obey by merely being there.

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use super::{Access, Isolation, Key, MountSpec, NetMode, Resolved};
+use super::egress::{SecretSource, SecretSpec};
+use super::{Access, Isolation, Key, MountSpec, Resolved};
 
 /// The policy as TOML; with `explain`, every key says which layers it comes from.
 pub fn as_toml(resolved: &Resolved, explain: bool) -> String {
@@ -32,11 +33,22 @@ pub(super) fn value(key: Key, resolved: &Resolved) -> String {
         Key::Visible => list(p.files.visible.iter().map(|path| path_text(path))),
         Key::ReadOnlyWorkspace => p.files.read_only_workspace.to_string(),
         Key::TmpSize => quoted(&p.files.tmp_size.to_string()),
-        Key::NetMode => quoted(match p.net.mode {
-            NetMode::None => "none",
-            NetMode::Host => "host",
-        }),
+        Key::NetMode => quoted(p.net.mode.name()),
         Key::Loopback => p.net.loopback.to_string(),
+        Key::Redirect => p.net.redirect.to_string(),
+        Key::Allow => list(p.net.allow.iter().map(|rule| rule.pattern.to_string())),
+        Key::Deny => list(p.net.deny.iter().map(|rule| rule.pattern.to_string())),
+        Key::Bundles => list(p.net.bundles.iter().map(ToString::to_string)),
+        Key::UpstreamProxy => quoted(&or_none(p.net.upstream_proxy.as_ref())),
+        Key::Publish => list(p.net.publish.iter().map(ToString::to_string)),
+        Key::HostPorts => {
+            let ports: Vec<_> = p.net.host_ports.iter().map(ToString::to_string).collect();
+            format!("[{}]", ports.join(", "))
+        }
+        Key::Secrets => list(p.net.secrets.iter().map(secret)),
+        Key::TlsAudit => list(p.net.tls_audit.iter().map(ToString::to_string)),
+        Key::Connections => p.net.connections.to_string(),
+        Key::Rate => quoted(&or_none(p.net.rate.as_ref())),
         Key::GuardEnabled => p.guard.enabled.to_string(),
         Key::GuardGit => p.guard.git.to_string(),
         Key::GuardNames => list(p.guard.names.iter().cloned()),
@@ -61,6 +73,18 @@ pub(super) fn value(key: Key, resolved: &Resolved) -> String {
         Key::Nesting => p.lock.nesting.to_string(),
         Key::AllowMissing => list(p.lock.allow_missing.iter().map(ToString::to_string)),
     }
+}
+
+fn or_none(value: Option<&impl ToString>) -> String {
+    value.map_or_else(|| "none".to_owned(), ToString::to_string)
+}
+
+fn secret(spec: &SecretSpec) -> String {
+    let mut spec = spec.clone();
+    if let SecretSource::File(path) = &mut spec.from {
+        *path = path_text(path).into();
+    }
+    spec.to_string()
 }
 
 fn count(limit: Option<u64>) -> String {

@@ -131,13 +131,10 @@ impl Stack {
         self.lay_files(&layer.files, paths, &bad)?;
         self.lay_guard(&layer.guard);
         let Self { policy, origins } = self;
-        put(origins, Key::NetMode, &mut policy.net.mode, layer.net.mode);
-        put(
-            origins,
-            Key::Loopback,
-            &mut policy.net.loopback,
-            layer.net.loopback,
-        );
+        policy
+            .net
+            .lay(&layer.net, &place, origins, paths)
+            .map_err(|(key, why)| bad(key)(why))?;
         let env = &layer.env;
         if let Some(pass) = &env.pass {
             let names = pass.iter().map(|name| name.as_str().to_owned());
@@ -310,14 +307,14 @@ impl Stack {
     }
 }
 
-fn put<T>(origins: &mut Origins, key: Key, place: &mut T, value: Option<T>) {
+pub(super) fn put<T>(origins: &mut Origins, key: Key, place: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *place = value;
         origins.set(key);
     }
 }
 
-fn grow<T: PartialEq>(origins: &mut Origins, key: Key, list: &mut Vec<T>, more: Vec<T>) {
+pub(super) fn grow<T: PartialEq>(origins: &mut Origins, key: Key, list: &mut Vec<T>, more: Vec<T>) {
     if more.is_empty() {
         list.clear();
         origins.set(key);

@@ -8,7 +8,8 @@ use std::time::Duration;
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 
-use super::{Bytes, NetMode};
+use super::egress::{HostPattern, Rate, SecretSpec, UpstreamChoice};
+use super::{Bytes, Net, NetMode};
 
 macro_rules! checked_word {
     ($(#[$doc:meta])* $name:ident, $check:expr) => {
@@ -169,14 +170,79 @@ pub(super) fn size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Bytes>, 
 }
 
 pub(super) fn net_mode<'de, D: Deserializer<'de>>(from: D) -> Result<Option<NetMode>, D::Error> {
-    match String::deserialize(from)?.as_str() {
-        "none" => Ok(Some(NetMode::None)),
-        "host" => Ok(Some(NetMode::Host)),
-        "allow" => Err(de::Error::custom(
-            "the network mode `allow` is not supported yet; use none or host",
-        )),
-        other => Err(de::Error::unknown_variant(other, &["none", "host"])),
+    let text = String::deserialize(from)?;
+    NetMode::parse(&text)
+        .map(Some)
+        .ok_or_else(|| de::Error::unknown_variant(&text, &["none", "allow", "host"]))
+}
+
+/// A host that is forbidden; without ports it is so at every port.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, schemars::JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String")]
+pub struct DeniedPattern(pub HostPattern);
+
+impl TryFrom<String> for DeniedPattern {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        HostPattern::parse_denied(&text).map(Self)
     }
+}
+
+/// A word that may hold a password where none belongs. It is judged when it is laid and not when
+/// it is read, because the parser prints the whole line in which a wrong word stands.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(from = "String", bound = "Self: From<String>")]
+pub struct Later<T>(pub Result<T, String>);
+
+impl From<String> for Later<SecretSpec> {
+    fn from(text: String) -> Self {
+        Self(SecretSpec::parse(&text))
+    }
+}
+
+impl From<String> for Later<Cap<UpstreamChoice>> {
+    fn from(text: String) -> Self {
+        Self(match text.as_str() {
+            "none" => Ok(Cap::None),
+            text => UpstreamChoice::parse(text).map(Cap::At),
+        })
+    }
+}
+
+/// Reads `10M` or `none`.
+pub fn net_rate(text: &str) -> Result<Cap<Rate>, String> {
+    match text {
+        "none" => Ok(Cap::None),
+        text => Rate::parse(text).map(Cap::At),
+    }
+}
+
+pub(super) fn rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Cap<Rate>>, D::Error> {
+    let text = String::deserialize(from)?;
+    net_rate(&text).map(Some).map_err(de::Error::custom)
+}
+
+pub(super) fn connections<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    struct Connections;
+
+    impl Visitor<'_> for Connections {
+        type Value = u32;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a whole number from 1 to {}", Net::MOST_CONNECTIONS)
+        }
+
+        fn visit_i64<E: de::Error>(self, number: i64) -> Result<u32, E> {
+            u32::try_from(number)
+                .ok()
+                .filter(|number| (1..=Net::MOST_CONNECTIONS).contains(number))
+                .ok_or_else(|| E::invalid_value(de::Unexpected::Signed(number), &self))
+        }
+    }
+
+    from.deserialize_any(Connections).map(Some)
 }
 
 /// Reads `2h`, `90s`, `1h 30m` or `none`.

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use nix::sys::stat::{Mode, SFlag, fstat, umask};
 use nix::unistd::{getgid, getuid};
 
-use super::{etc, git};
-use crate::plan::{Facts, Stdio, SystemEntry};
+use super::{etc, git, registries};
+use crate::plan::{Facts, Registries, Stdio, SystemEntry};
 use crate::policy::{InsidePath, NetMode, Policy};
 use crate::sys;
 
@@ -24,7 +24,12 @@ pub fn facts(policy: &Policy, state_directory: PathBuf) -> Facts {
     } else {
         None
     };
+    let env: Vec<(OsString, OsString)> = std::env::vars_os().collect();
     Facts {
+        registries: match policy.net.wants_registries() {
+            true => registries::registries(&env),
+            false => Registries::default(),
+        },
         uid,
         gid: getgid().as_raw(),
         user: etc::user_name(uid).unwrap_or_else(|| "agent".to_owned()),
@@ -36,13 +41,13 @@ pub fn facts(policy: &Policy, state_directory: PathBuf) -> Facts {
         stdio: [stdio(0), stdio(1), stdio(2)],
         state_directory,
         shell: shell(),
-        env: std::env::vars_os().collect(),
+        env,
         git_identity,
         resolver: match policy.net.mode {
             NetMode::Host => etc::small_file(Path::new("/etc/resolv.conf"))
                 .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
                 .unwrap_or_default(),
-            NetMode::None => String::new(),
+            NetMode::None | NetMode::Allow => String::new(),
         },
     }
 }

@@ -5,6 +5,7 @@ mod etc;
 mod git;
 mod host;
 mod program;
+mod registries;
 mod source;
 mod usage;
 

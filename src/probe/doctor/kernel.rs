@@ -2,9 +2,10 @@
 
 use super::child::{Tried, attempt};
 use super::evidence::Evidence;
-use super::namespaces::in_words;
+use super::namespaces::{in_words, map_user, not_tried};
 use super::remedy::Remedy;
 use super::{Row, State, Wanted, unless};
+use crate::plan::{OWN_V4, OWN_V6, REDIRECT_PORT};
 use crate::sys;
 use crate::sys::process::SingleThreaded;
 
@@ -167,6 +168,49 @@ pub(super) fn seccomp(evidence: &Evidence, wanted: &Wanted) -> Row {
             "a promised wall is missing: `run` refuses",
         )
         .fix(Remedy::say("use a kernel with CONFIG_SECCOMP_FILTER=y")),
+    }
+}
+
+/// Tried as a box with a list of hosts does it.
+pub(super) fn redirection(
+    proof: &SingleThreaded,
+    evidence: &Evidence,
+    namespaces_work: bool,
+) -> Row {
+    let name = "redirection";
+    if !namespaces_work {
+        return not_tried(name);
+    }
+    let own = (OWN_V4, OWN_V6);
+    let work = || {
+        map_user(evidence).map_err(|error| (1, error))?;
+        let ways = sys::routes::lay(own).map_err(|error| (2, error))?;
+        ways.four.map_err(|errno| (2, errno.into()))?;
+        sys::redirect::set_up(own, REDIRECT_PORT).map_err(|error| (3, error))?;
+        Ok(i32::from(ways.six.is_ok()))
+    };
+    let namespaces = libc::CLONE_NEWUSER | libc::CLONE_NEWNET;
+    match attempt(proof, namespaces, &work) {
+        Tried::Worked(with_six) => {
+            let kinds = if with_six == 1 {
+                "IPv4 and IPv6"
+            } else {
+                "IPv4 only"
+            };
+            let found = format!("nftables leads connections to the gateway, {kinds}");
+            let means = "`--network allow` serves every program that speaks TCP";
+            Row::new(name, State::Good, found, means)
+        }
+        Tried::Failed { stage, error } => {
+            let what = if stage == 3 { "nftables" } else { "routes" };
+            let found = format!("{what} refused: {}", in_words(&error));
+            let means = "`--network allow` serves programs that know a proxy, others only at \
+                         allowed ports below 1024";
+            Row::new(name, State::Weaker, found, means).fix(Remedy::say(
+                "as root: `modprobe -a nf_tables nft_chain_nat nft_nat`; or use a kernel with \
+                 CONFIG_NF_TABLES_INET and CONFIG_NFT_NAT",
+            ))
+        }
     }
 }
 

@@ -91,7 +91,7 @@ impl Wanted {
         let required = |layer| !lock.allow_missing.contains(&layer);
         Self {
             namespaces: lock.isolation == Isolation::Namespaces,
-            network: policy.net.mode == NetMode::None,
+            network: policy.net.mode != NetMode::Host,
             landlock: lock.isolation == Isolation::Landlock || required(Layer::Landlock),
             seccomp: lock.seccomp != "none" || required(Layer::Seccomp),
             keyring: required(Layer::Keyring),
@@ -124,6 +124,7 @@ pub fn examine(
     rows.push(kernel::landlock(&evidence, wanted));
     rows.push(kernel::seccomp(&evidence, wanted));
     rows.push(kernel::keyring(&proof, &evidence, wanted));
+    rows.push(kernel::redirection(&proof, &evidence, work));
     rows.push(files::overlay(&proof, &evidence, work));
     rows.push(files::owners(&proof, &evidence, wanted, env));
     rows.push(cgroup::row());
