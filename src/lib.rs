@@ -11,6 +11,9 @@ pub mod broker;
 pub mod bwrap;
 /// The words of the command line.
 pub mod cli;
+/// The gateway between a box and the network.
+#[cfg(target_os = "linux")]
+pub mod egress;
 /// Seccomp: profiles, their compiler, and the built-in programs.
 #[cfg(target_os = "linux")]
 pub mod filter;

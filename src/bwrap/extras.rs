@@ -81,6 +81,9 @@ fn fits(name: &str, policy: &Policy, asked: &Asked) -> Result<(), String> {
     if policy.lock.isolation == Isolation::Landlock {
         return refuse("it asks for no namespaces; use `cowork-linux run`");
     }
+    if policy.net.mode == NetMode::Allow {
+        return refuse("it has a list of hosts; use `cowork-linux run`");
+    }
     if policy.net.mode == NetMode::None && !asked.unshare.net {
         return refuse("it has no network; add --unshare-net, or choose another profile");
     }

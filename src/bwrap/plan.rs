@@ -8,7 +8,7 @@ use super::args::{Asked, Limited};
 use crate::plan::{
     AskedMode, AskedStep, BuildStep, Capabilities, Descriptors, FirstProcess, Ground, Guarding,
     Identity, InsideStep, Joins, Landlock, LandlockRule, Limit, Lockdown, Namespaces, Origin,
-    OverlayWrites, Plan, Program, ReadyStep, Rights, Seccomp, Stdio, Terms,
+    OverlayWrites, Plan, Program, ReadyStep, Rights, Seccomp, Stdio, Tcp, Terms,
 };
 use crate::policy::{InsidePath, Isolation, NetMode};
 
@@ -44,6 +44,7 @@ pub(crate) fn plan(asked: &Asked, here: &Surroundings, walls: &Walls) -> Plan {
     Plan {
         session: None,
         isolation: Isolation::Namespaces,
+        egress: None,
         network: match namespaces.net {
             true => NetMode::None,
             false => NetMode::Host,
@@ -306,7 +307,7 @@ fn landlock(asked: &Asked, here: &Surroundings, walls: &Walls) -> Landlock {
     Landlock::Enforced {
         abi: here.landlock_abi,
         files,
-        no_tcp: false,
+        tcp: Tcp::Free,
     }
 }
 

@@ -175,7 +175,7 @@ macro_rules! built_in {
 }
 
 built_in!(
-    "default", "nested", "debug", "no-inet", "no-host";
+    "default", "nested", "debug", "no-inet", "no-host", "gateway";
     "guard", "default.every", "default.program", "nested.every", "nested.program", "debug.every",
     "debug.program"
 );

@@ -5,15 +5,15 @@ use std::path::PathBuf;
 
 use super::step::{BuildStep, InsideStep, Limit};
 use super::{
-    CarriedLimit, Detachment, Facts, FirstProcess, Guarding, Identity, Landlock, Namespaces,
-    OwnFolder, Place, Plan, Program, Request, Session, Stdio, Terms,
+    Detachment, Facts, FirstProcess, Guarding, Identity, Landlock, Namespaces, OwnFolder, Place,
+    Plan, Program, Request, Session, Stdio, Tcp, Terms,
 };
-use super::{environment, layout, lockdown, places};
+use super::{Egress, NetworkError, egress, environment, layout, lockdown, places};
 use crate::policy::{InsidePath, Isolation, Layer, NetMode, PathError, Policy};
 
 /// Who a box is that root starts: nobody's number on any system, so that not even a hole in
 /// every wall leads to a process of the host's root or of one of its users.
-const ROOTS_STAND_IN: u32 = 1_999_001_000;
+pub const ROOTS_STAND_IN: u32 = 1_999_001_000;
 const ROOTS_INSIDE_ID: u32 = 1000;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -34,6 +34,8 @@ pub enum PlanError {
         "cannot put a mount at {0} with `--isolation landlock`, because nothing is moved there"
     )]
     NoPlaces(String),
+    #[error(transparent)]
+    Network(NetworkError),
     #[error("cannot start in {0}, because that is not an absolute path in the box")]
     Workdir(String),
     #[error(
@@ -61,6 +63,7 @@ impl PlanError {
                 )
             }
             Self::NothingLeft => "use a kernel from 5.13 on with Landlock enabled".into(),
+            Self::Network(error) => error.help(),
             Self::NoPlaces(_) => "leave the place out: --mount SRC[:MODE]".into(),
             Self::Workdir(_) => "write a path such as /workspace or /tmp".into(),
             Self::TooLong { .. } => "put it into a file and pass the file's name".into(),
@@ -80,14 +83,16 @@ pub fn build(policy: &Policy, facts: &Facts, request: &Request) -> Result<Plan, 
     if policy.guard.enabled && !policy.files.read_only_workspace {
         places::no_overlap(request)?;
     }
-    let mut lock = lockdown::decide(policy, facts, &build)?;
+    let egress = egress::decide(policy, facts).map_err(PlanError::Network)?;
+    let mut lock = lockdown::decide(policy, facts, &build, egress.is_some())?;
     let changeable = namespaces && (request.kept || request.detached.is_some());
     if changeable {
         lock.landlock.allow_more_mounts(&session);
     }
     let cwd = working_directory(request, &places, &session)?;
-    let inside = inside_steps(policy, request, &cwd)?;
-    let env = environment::variables(policy, facts, request, &session, places.first());
+    let inside = inside_steps(policy, request, egress.as_ref(), &cwd, changeable)?;
+    let home = (&session, places.first());
+    let env = environment::variables(policy, facts, request, home, egress.as_ref());
     let stays = request.detached.is_some_and(|detached| detached.stays);
     let argv = match request.argv.is_empty() {
         true if stays => Vec::new(),
@@ -99,6 +104,7 @@ pub fn build(policy: &Policy, facts: &Facts, request: &Request) -> Result<Plan, 
     Ok(Plan {
         isolation: policy.lock.isolation,
         network: policy.net.mode,
+        egress,
         namespaces: own_namespaces(policy),
         terms: Terms {
             first: FirstProcess::Keeper { stays },
@@ -160,7 +166,7 @@ fn own_namespaces(policy: &Policy) -> Namespaces {
     match policy.lock.isolation {
         Isolation::Landlock => Namespaces::NONE,
         Isolation::Namespaces => Namespaces {
-            net: policy.net.mode == NetMode::None,
+            net: policy.net.mode != NetMode::Host,
             ..Namespaces::ALL
         },
     }
@@ -243,9 +249,11 @@ fn working_directory(
 fn inside_steps(
     policy: &Policy,
     request: &Request,
+    egress: Option<&Egress>,
     cwd: &std::path::Path,
+    changeable: bool,
 ) -> Result<Vec<InsideStep>, PlanError> {
-    let mut steps = Vec::with_capacity(9);
+    let mut steps = Vec::with_capacity(11);
     let required = !policy.lock.allow_missing.contains(&Layer::Keyring);
     if policy.lock.isolation == Isolation::Namespaces {
         let name = request.hostname.as_deref().unwrap_or("cowork");
@@ -253,16 +261,27 @@ fn inside_steps(
             return Err(PlanError::Hostname(name.to_owned()));
         }
         steps.push(InsideStep::Hostname(name.to_owned()));
-        if policy.net.mode == NetMode::None && policy.net.loopback {
-            steps.push(InsideStep::LoopbackUp);
+        match egress {
+            Some(egress) => steps.extend(egress.steps(policy.net.mode)),
+            None if policy.net.mode == NetMode::None && policy.net.loopback => {
+                steps.push(InsideStep::LoopbackUp);
+            }
+            None => {}
         }
         steps.push(InsideStep::NewKeyring { required });
         if !policy.lock.nesting {
             steps.push(InsideStep::NoUserNamespaces);
         }
+        // A session that can be changed may get a limit later.
+        if request.whole.memory || changeable {
+            steps.push(InsideStep::ShowSharedMemory);
+        }
         steps.push(InsideStep::FreezeRoot);
     } else {
         steps.push(InsideStep::NewKeyring { required });
+    }
+    if request.whole.memory {
+        steps.push(InsideStep::EndFirst);
     }
     steps.push(InsideStep::WorkingDirectory(cwd.to_owned()));
     steps.push(InsideStep::Limit {
@@ -270,21 +289,15 @@ fn inside_steps(
         value: 0,
         most: 0,
     });
-    if let Some(value) = policy.limits.open_files {
-        steps.push(InsideStep::Limit {
-            what: Limit::OpenFiles,
-            value,
-            most: value,
-        });
-    }
-    let own = |wanted: &CarriedLimit| wanted.what == Limit::Processes;
-    let processes = policy.limits.processes;
-    if let Some(value) = processes.filter(|_| !request.limits.iter().any(own)) {
-        steps.push(InsideStep::Limit {
-            what: Limit::Processes,
-            value,
-            most: value,
-        });
+    let is_asked = |what| request.limits.iter().any(|wanted| wanted.what == what);
+    for (what, value) in [
+        (Limit::OpenFiles, policy.limits.open_files),
+        (Limit::Processes, policy.limits.processes),
+    ] {
+        if let Some(value) = value.filter(|_| !is_asked(what)) {
+            let most = value;
+            steps.push(InsideStep::Limit { what, value, most });
+        }
     }
     for wanted in &request.limits {
         steps.push(InsideStep::Limit {
@@ -329,6 +342,17 @@ fn notes(
             "the host's network: every local service and the whole internet can be reached".into(),
         );
     }
+    if let Landlock::Enforced { abi, tcp, .. } = &lock.landlock
+        && *tcp == Tcp::NoListening
+    {
+        note(match *abi < 4 {
+            true => format!("Landlock ABI {abi} on this kernel: `loopback = false` does not hold, programs can serve each other"),
+            false => "`loopback = false`: programs cannot choose a port to listen on; the way to the gateway is TCP, so that is not off as a whole".to_owned(),
+        });
+    }
+    if policy.net.mode == NetMode::Allow && !policy.net.redirect {
+        note("`redirect = false`: only programs that know a proxy reach the allowed hosts".into());
+    }
     if policy.lock.nesting {
         note("nesting: programs inside may make namespaces and mounts of their own; Landlock's file rules are off, its scopes stay".into());
         if let Guarding::On { .. } = lock.guarding {
@@ -343,7 +367,9 @@ fn notes(
         && *abi < 6
     {
         let held = match policy.net.mode {
-            NetMode::None => "abstract sockets and signals are held by namespaces alone",
+            NetMode::None | NetMode::Allow => {
+                "abstract sockets and signals are held by namespaces alone"
+            }
             NetMode::Host => "the host's abstract sockets can be reached",
         };
         note(format!("Landlock ABI {abi} on this kernel: {held}"));
@@ -354,6 +380,9 @@ fn notes(
         note(format!(
             "no guard on git hooks and agent settings: {because}"
         ));
+    }
+    for text in &facts.registries.notes {
+        note(text.clone());
     }
     for needed in &request.needed {
         note(format!(

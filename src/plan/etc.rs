@@ -49,9 +49,16 @@ pub(super) fn steps(
         "/etc/resolv.conf",
         match policy.net.mode {
             NetMode::None => "# this box has no network\n".to_owned(),
+            // The gateway answers at once or not at all; a second question is for one that got lost.
+            NetMode::Allow => {
+                "nameserver 127.0.0.1\nsearch .\noptions edns0 timeout:2 attempts:2\n".to_owned()
+            }
             NetMode::Host => facts.resolver.clone(),
         },
     );
+    if let Some(certificates) = &request.disguise.certificates {
+        file(super::environment::CERTIFICATES, certificates.clone());
+    }
     file(
         "/etc/nsswitch.conf",
         "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\n\

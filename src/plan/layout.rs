@@ -105,6 +105,11 @@ pub(super) fn tree(
     if policy.net.mode == NetMode::Host {
         all.folder(&InsidePath::fixed("/run/systemd"), 0o755);
     }
+    if let Some(at) = request.whole.shown_at {
+        let at = InsidePath::fixed(at);
+        all.folder(&at, 0o755);
+        all.steps.push(BuildStep::OwnLimits { at });
+    }
     home(&mut all, session, &places, guards(policy, facts));
     for needed in &request.needed {
         let at = InsidePath::new(below_tmp(&needed.path)).map_err(PlanError::Path)?;

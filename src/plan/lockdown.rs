@@ -38,10 +38,20 @@ pub enum Landlock {
         abi: i32,
         /// Empty when programs inside are to mount: the kernel forbids mounts with file rules.
         files: Vec<LandlockRule>,
-        /// No TCP at all, not even on the box's own loopback.
-        no_tcp: bool,
+        tcp: Tcp,
     },
     Excused(String),
+}
+
+/// What of TCP is left to programs, whatever the network has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tcp {
+    Free,
+    /// They can connect, and choose no port to listen on. One that the kernel chooses remains.
+    NoListening,
+    /// None at all, not even on the box's own loopback.
+    None,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -106,16 +116,22 @@ pub(super) fn decide(
     policy: &Policy,
     facts: &Facts,
     build: &[BuildStep],
+    has_gateway: bool,
 ) -> Result<Lockdown, PlanError> {
     Ok(Lockdown {
         capabilities: Capabilities::None,
-        landlock: landlock(policy, facts, build)?,
+        landlock: landlock(policy, facts, build, has_gateway)?,
         seccomp: seccomp(policy),
         guarding: guarding(policy, build)?,
     })
 }
 
-fn landlock(policy: &Policy, facts: &Facts, build: &[BuildStep]) -> Result<Landlock, PlanError> {
+fn landlock(
+    policy: &Policy,
+    facts: &Facts,
+    build: &[BuildStep],
+    has_gateway: bool,
+) -> Result<Landlock, PlanError> {
     if facts.landlock_abi < 1 {
         let because = "this kernel has no Landlock";
         if policy.lock.isolation == Isolation::Landlock {
@@ -124,9 +140,13 @@ fn landlock(policy: &Policy, facts: &Facts, build: &[BuildStep]) -> Result<Landl
         return excuse(policy, Layer::Landlock, because).map(Landlock::Excused);
     }
     let namespaces = policy.lock.isolation == Isolation::Namespaces;
-    let no_tcp = match policy.net.mode {
-        NetMode::Host => false,
-        NetMode::None => !policy.net.loopback || !namespaces,
+    let tcp = match policy.net.mode {
+        NetMode::Host => Tcp::Free,
+        NetMode::None if !namespaces => Tcp::None,
+        NetMode::None | NetMode::Allow if policy.net.loopback => Tcp::Free,
+        // The way to the gateway is TCP too.
+        NetMode::None | NetMode::Allow if has_gateway => Tcp::NoListening,
+        NetMode::None | NetMode::Allow => Tcp::None,
     };
     let mut files = Vec::new();
     let mut rule = |path: InsidePath, rights| files.push(LandlockRule { path, rights });
@@ -156,7 +176,7 @@ fn landlock(policy: &Policy, facts: &Facts, build: &[BuildStep]) -> Result<Landl
     Ok(Landlock::Enforced {
         abi: facts.landlock_abi,
         files,
-        no_tcp,
+        tcp,
     })
 }
 

@@ -5,6 +5,7 @@
 
 mod asked;
 mod build;
+mod egress;
 mod environment;
 mod etc;
 mod layout;
@@ -23,8 +24,12 @@ use serde::Serialize;
 use crate::policy::{Guard, InsidePath, Isolation, Layer, NetMode, SessionId};
 
 pub use asked::{AskedMode, AskedStep, Origin, OverlayWrites, Part};
-pub use build::{PlanError, build};
-pub use lockdown::{Capabilities, Landlock, LandlockRule, Lockdown, Rights, Seccomp};
+pub use build::{PlanError, ROOTS_STAND_IN, build};
+pub use egress::{
+    CLAUDE_PORT, DNS_PORT, Door, Egress, HTTP_PORT, NetworkError, OWN_V4, OWN_V6, REDIRECT_PORT,
+    SOCKS_PORT,
+};
+pub use lockdown::{Capabilities, Landlock, LandlockRule, Lockdown, Rights, Seccomp, Tcp};
 pub use show::{Sentences, one_line};
 pub use step::{BindMode, BuildStep, Ground, InsideStep, Limit, OwnFolder, ReadyStep, Seen};
 pub use terms::{Descriptors, FirstProcess, Joins, Namespaces, Terms};
@@ -36,6 +41,9 @@ pub struct Plan {
     pub session: Option<Session>,
     pub isolation: Isolation,
     pub network: NetMode,
+    /// The gateway and its doors, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub egress: Option<Egress>,
     pub namespaces: Namespaces,
     pub identity: Identity,
     /// Before the new root is entered.
@@ -51,6 +59,20 @@ pub struct Plan {
     pub timeout: Option<Duration>,
     /// What is weaker or other than a reader of the command line would expect.
     pub notes: Vec<String>,
+}
+
+impl Plan {
+    /// How many files each program may have open.
+    pub fn open_files(&self) -> Option<u64> {
+        self.inside.iter().find_map(|step| match step {
+            InsideStep::Limit {
+                what: Limit::OpenFiles,
+                value,
+                ..
+            } => Some(*value),
+            _ => None,
+        })
+    }
 }
 
 /// Where a session lives on the host.
@@ -162,6 +184,29 @@ pub struct Request {
     pub env: Vec<(OsString, OsString)>,
     /// What each process carries of the limits that were asked for.
     pub limits: Vec<CarriedLimit>,
+    pub whole: WholeLimits,
+    pub disguise: Disguise,
+}
+
+/// What stands in the box for what stays outside.
+#[derive(Debug, Clone, Default)]
+pub struct Disguise {
+    /// Variables that hold a stand-in for a secret.
+    pub variables: Vec<(OsString, OsString)>,
+    /// Whom programs are to trust, where TLS ends at the gateway.
+    pub certificates: Option<String>,
+    /// Where Claude's host listens.
+    pub claude_port: Option<u16>,
+}
+
+/// What limits on all of a box together ask of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WholeLimits {
+    /// Where programs look for their limits, when a cgroup seems to be had. Whether it is shows
+    /// only when it is asked for, which a plan does not do.
+    pub shown_at: Option<&'static str>,
+    /// Its memory is limited.
+    pub memory: bool,
 }
 
 /// A limit of each single process: what it is, and how far it can be raised later.
@@ -218,6 +263,16 @@ pub struct Facts {
     pub git_identity: Option<(String, String)>,
     /// Contents of the host's resolv.conf, for the host's network.
     pub resolver: String,
+    /// Where its package managers get packages from, if a policy wants to know.
+    pub registries: Registries,
+}
+
+/// What the bundle `registries` stands for on this machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Registries {
+    pub rules: Vec<crate::policy::egress::Rule>,
+    /// What could not be read, and what is meant and not allowed by it.
+    pub notes: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

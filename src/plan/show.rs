@@ -8,7 +8,7 @@ use serde::ser::SerializeSeq;
 
 use super::{
     BindMode, BuildStep, Capabilities, Guarding, Landlock, Namespaces, Place, Plan, Seccomp,
-    Session, Stdio,
+    Session, Stdio, Tcp,
 };
 use crate::policy::{Isolation, NetMode};
 
@@ -33,6 +33,9 @@ impl fmt::Display for Sentences<'_> {
         }
         for step in &plan.inside {
             line(f, step)?;
+        }
+        for sentence in plan.egress.iter().flat_map(|it| it.sentences(plan.network)) {
+            line(f, &sentence)?;
         }
         line(f, &format_args!("{}", capabilities(plan.lock.capabilities)))?;
         line(f, &format_args!("{}", landlock(&plan.lock.landlock)))?;
@@ -133,7 +136,7 @@ fn namespaces(which: Namespaces) -> String {
 fn landlock(wall: &Landlock) -> String {
     match wall {
         Landlock::Excused(because) => format!("go without Landlock: {because}"),
-        Landlock::Enforced { abi, files, no_tcp } => {
+        Landlock::Enforced { abi, files, tcp } => {
             let mut text = format!("put up Landlock (ABI {abi}):");
             if files.is_empty() {
                 text.push_str(" no file rules");
@@ -142,9 +145,11 @@ fn landlock(wall: &Landlock) -> String {
                 text.push_str(if index == 0 { " " } else { ", " });
                 text.push_str(&format!("{} {}", rule.rights, rule.path));
             }
-            if *no_tcp {
-                text.push_str("; no TCP");
-            }
+            text.push_str(match tcp {
+                Tcp::Free => "",
+                Tcp::NoListening => "; no TCP port to listen on",
+                Tcp::None => "; no TCP",
+            });
             if *abi >= 6 {
                 text.push_str("; no abstract sockets or signals beyond the box");
             }
@@ -213,9 +218,10 @@ pub fn one_line(plan: &Plan) -> String {
     } else {
         mounts.join(", ")
     };
-    let network = match plan.network {
-        NetMode::None => "no network",
-        NetMode::Host => "THE HOST'S NETWORK",
+    let network = match (&plan.egress, plan.network) {
+        (Some(egress), mode) => egress.summary(mode),
+        (None, NetMode::Host) => "THE HOST'S NETWORK".to_owned(),
+        (None, NetMode::None | NetMode::Allow) => "no network".to_owned(),
     };
     let walls = match (&plan.isolation, &plan.lock.landlock, &plan.lock.seccomp) {
         (Isolation::Landlock, ..) => "Landlock and seccomp only (weaker)",

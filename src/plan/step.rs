@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::asked::AskedStep;
+use super::egress::Door;
 use crate::policy::{Bytes, InsidePath};
 
 /// What a path was when the planner looked; compared when it is opened.
@@ -150,6 +151,10 @@ pub enum BuildStep {
     Terminals {
         at: InsidePath,
     },
+    /// The box's own control group, when it is born in one.
+    OwnLimits {
+        at: InsidePath,
+    },
     /// Hides a file behind an empty one.
     Mask {
         at: InsidePath,
@@ -210,6 +215,10 @@ impl fmt::Display for BuildStep {
             Self::Proc { at } => write!(f, "show the box's own processes at {at}"),
             Self::Device { name } => write!(f, "show the device /dev/{name}"),
             Self::Terminals { at } => write!(f, "make the box's own terminals at {at}"),
+            Self::OwnLimits { at } => write!(
+                f,
+                "show the box's own limits at {at} (read only), if it gets a cgroup"
+            ),
             Self::Mask { at } => write!(f, "hide {at}"),
             Self::SwitchIds { uid, gid } => {
                 let ids = [
@@ -235,10 +244,21 @@ impl fmt::Display for BuildStep {
 pub enum InsideStep {
     Hostname(String),
     LoopbackUp,
+    /// Switches on the loopback, gives the box an address and leads every other one to it.
+    OwnNetwork,
+    /// Leads TCP connections to any other address to the gateway.
+    Redirect,
+    /// Makes the gateway's listeners and hands them out of the box.
+    Doors(Vec<Door>),
     NewKeyring {
         required: bool,
     },
     NoUserNamespaces,
+    /// Without a cgroup: the host's kernel ends this box first when memory runs out.
+    EndFirst,
+    /// Without a cgroup: what the box keeps in memory that no process answers for can be counted
+    /// from outside.
+    ShowSharedMemory,
     FreezeRoot,
     WorkingDirectory(PathBuf),
     Limit {
@@ -316,8 +336,31 @@ impl fmt::Display for InsideStep {
         match self {
             Self::Hostname(name) => write!(f, "call the box {name}"),
             Self::LoopbackUp => f.write_str("switch on the box's own loopback"),
+            Self::OwnNetwork => {
+                f.write_str("switch on the box's own loopback and lead every address to it")
+            }
+            Self::Redirect => {
+                f.write_str("redirect TCP connections to all but the box itself to the gateway")
+            }
+            Self::Doors(doors) if doors.is_empty() => {
+                f.write_str("tell the gateway that the box has its network")
+            }
+            Self::Doors(doors) => {
+                let doors: Vec<_> = doors.iter().map(ToString::to_string).collect();
+                write!(
+                    f,
+                    "give the gateway its doors in the box: {}",
+                    doors.join(", ")
+                )
+            }
             Self::NewKeyring { .. } => f.write_str("start with an empty keyring"),
             Self::NoUserNamespaces => f.write_str("forbid user namespaces in the box"),
+            Self::EndFirst => f.write_str(
+                "without a cgroup: be the first to be ended when the host runs out of memory",
+            ),
+            Self::ShowSharedMemory => {
+                f.write_str("without a cgroup: let System V's shared memory be counted")
+            }
             Self::FreezeRoot => f.write_str("make the root read only"),
             Self::WorkingDirectory(path) => write!(f, "start in {}", path.display()),
             Self::Limit { what, value, .. } => match what {

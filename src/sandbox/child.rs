@@ -5,7 +5,6 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
 use nix::errno::Errno;
-use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::stat::{Mode, umask};
 
 use super::filters::Filters;
@@ -13,11 +12,12 @@ use super::init::{self, Locked};
 use super::launch::Belongings;
 use super::lockdown::Wall;
 use super::mounts::{self, Site};
+use super::network::Network;
 use super::owners::Prepared;
 use super::streams::BoxEnds;
 use super::trouble::Trouble;
 use super::wire::{Message, Wire};
-use super::{box_terminal, lockdown, owners, ready, reaper};
+use super::{box_terminal, lockdown, memory, owners, ready, reaper, rlimits};
 use crate::plan::{
     BindMode, BuildStep, Capabilities, Descriptors, FirstProcess, InsideStep, Limit, Part, Plan,
 };
@@ -62,6 +62,7 @@ pub(super) fn last_walls(plan: &Plan) -> LastWalls {
         guard: (before + GUARD) as u32,
         capabilities: (before + CAPABILITIES) as u32,
         seccomp: (before + SECCOMP) as u32,
+        files: (plan.build.len() + plan.inside.iter().position(limits_files).unwrap_or(0)) as u32,
         start: (before + LATE.len() + plan.ready.len()) as u32,
     }
 }
@@ -72,7 +73,13 @@ pub(super) struct LastWalls {
     pub(super) guard: u32,
     pub(super) capabilities: u32,
     pub(super) seccomp: u32,
+    pub(super) files: u32,
     pub(super) start: u32,
+}
+
+fn limits_files(step: &InsideStep) -> bool {
+    let what = Limit::OpenFiles;
+    matches!(step, InsideStep::Limit { what: other, .. } if *other == what)
 }
 
 /// How many steps come between the plan's own and those that make ready.
@@ -154,14 +161,17 @@ fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
     let has_group = belongings
         .as_ref()
         .is_some_and(|ours| ours.cgroup.is_some());
+    let forget = belongings.as_ref().map_or(&[][..], |ours| ours.forget);
     let (directory, turns) = match belongings {
         Some(ours) => (Some(ours.directory), Some(ours.turns)),
         None => (None, None),
     };
     let mut site = Site::new(plan, directory, prepared);
+    site.has_group = has_group;
     let mut terminal = None;
     let mut start = None;
     let mut more_filters = Vec::new();
+    let mut network = Network::new(plan);
     let mut wall = None;
     let mut keep = site.prepared.descriptors();
     keep.extend(ends.descriptors());
@@ -172,8 +182,12 @@ fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
         if plan.terms.descriptors == Descriptors::None {
             sys::fds::close_all_but(keep).map_err(|error| Failure::at(let_go)(error.into()))?;
         }
+        if !forget.is_empty() {
+            let forgotten = sys::memory::forget_everywhere(forget);
+            forgotten.map_err(|error| Failure::at(0)(error.into()))?;
+        }
         stay_with_launcher(plan, &wire)?;
-        if has_group {
+        if has_group && plan.namespaces.cgroup {
             // Only now: a namespace made at birth would begin at the launcher's group.
             let made = sys::process::unshare(libc::CLONE_NEWCGROUP);
             made.map_err(|error| Failure::at(0)(error.into()))?;
@@ -191,7 +205,7 @@ fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
         }
         let mut step = plan.build.len();
         for what in &plan.inside {
-            apply(&site, what).map_err(Failure::at(step))?;
+            apply(&site, &mut network, &wire, what).map_err(Failure::at(step))?;
             step += 1;
         }
         let mut late = |result: Result<(), Trouble>| {
@@ -322,8 +336,20 @@ fn give_up_privileges(plan: &Plan) -> Result<(), Trouble> {
     }
 }
 
-fn apply(site: &Site<'_>, step: &InsideStep) -> Result<(), Trouble> {
+fn apply(
+    site: &Site<'_>,
+    network: &mut Network<'_>,
+    wire: &Wire,
+    step: &InsideStep,
+) -> Result<(), Trouble> {
     match step {
+        InsideStep::OwnNetwork | InsideStep::Redirect | InsideStep::Doors(_) => {
+            Ok(network.apply(wire, step)?)
+        }
+        InsideStep::EndFirst | InsideStep::ShowSharedMemory if site.has_group => Ok(()),
+        InsideStep::EndFirst => Ok(memory::end_first(site.identity)?),
+        InsideStep::ShowSharedMemory => Ok(memory::show_shared(wire)?),
+        InsideStep::Limit { what, value, most } => Ok(rlimits::set(site, *what, *value, *most)?),
         InsideStep::JoinUserNamespace(fd) => {
             Ok(sys::process::join_namespace(*fd, libc::CLONE_NEWUSER)?)
         }
@@ -356,23 +382,14 @@ fn apply_own(step: &InsideStep) -> io::Result<()> {
             sys::mount::freeze_mount(std::os::fd::AsFd::as_fd(&root))
         }
         InsideStep::WorkingDirectory(path) => Ok(nix::unistd::chdir(path)?),
-        InsideStep::Limit { what, value, most } => limit(*what, *value, *most),
-        InsideStep::JoinUserNamespace(_)
+        InsideStep::OwnNetwork
+        | InsideStep::Redirect
+        | InsideStep::Doors(_)
+        | InsideStep::Limit { .. }
+        | InsideStep::EndFirst
+        | InsideStep::ShowSharedMemory
+        | InsideStep::JoinUserNamespace(_)
         | InsideStep::OwnUserNamespace { .. }
         | InsideStep::ProveNoUserNamespaces => Err(Errno::ENOSYS.into()),
     }
-}
-
-fn limit(what: Limit, value: u64, most: u64) -> io::Result<()> {
-    let resource = match what {
-        Limit::CoreSize => Resource::RLIMIT_CORE,
-        Limit::OpenFiles => Resource::RLIMIT_NOFILE,
-        Limit::Processes => Resource::RLIMIT_NPROC,
-        Limit::Data => Resource::RLIMIT_DATA,
-        Limit::FileSize => Resource::RLIMIT_FSIZE,
-        Limit::CpuSeconds => Resource::RLIMIT_CPU,
-    };
-    // The caller's own hard limit stays the ceiling: raising it would need privileges.
-    let (_, hard) = nix::sys::resource::getrlimit(resource)?;
-    Ok(setrlimit(resource, value.min(hard), most.min(hard))?)
 }

@@ -74,18 +74,27 @@ pub(crate) fn from_bytes(bytes: &[u8], umask: u32) -> Option<Program> {
 }
 
 /// The programs of a box that are running now.
-#[derive(Debug, Default)]
-pub(super) struct Execs(Vec<(Pid, u32)>);
+#[derive(Debug)]
+pub(super) struct Execs {
+    running: Vec<(Pid, u32)>,
+    /// How many files each of those that are started from now on may have open.
+    pub(super) files: Option<u64>,
+}
 
 impl Execs {
+    pub(super) fn new(files: Option<u64>) -> Self {
+        let running = Vec::new();
+        Self { running, files }
+    }
+
     /// The number of a program that is no more.
     pub(super) fn gone(&mut self, pid: Pid) -> Option<u32> {
-        let at = self.0.iter().position(|(known, _)| *known == pid)?;
-        Some(self.0.swap_remove(at).1)
+        let at = self.running.iter().position(|(known, _)| *known == pid)?;
+        Some(self.running.swap_remove(at).1)
     }
 
     pub(super) fn pid(&self, exec: u32) -> Option<Pid> {
-        let found = self.0.iter().find(|(_, number)| *number == exec);
+        let found = self.running.iter().find(|(_, number)| *number == exec);
         found.map(|(pid, _)| *pid)
     }
 
@@ -98,8 +107,8 @@ impl Execs {
         errand: Errand,
     ) {
         let exec = errand.exec;
-        match start(proof, locked, broker, errand) {
-            Ok(pid) => self.0.push((pid, exec)),
+        match start(proof, locked, broker, errand, self.files) {
+            Ok(pid) => self.running.push((pid, exec)),
             Err(error) => {
                 let _ = locked.wire.send(&Message::NotExecuted {
                     exec,
@@ -120,6 +129,7 @@ fn start(
     locked: &Locked<'_>,
     broker: &mut Option<Broker>,
     errand: Errand,
+    files: Option<u64>,
 ) -> io::Result<Pid> {
     let odd = || io::Error::from_raw_os_error(libc::EINVAL);
     let mut words = Vec::new();
@@ -143,6 +153,7 @@ fn start(
             folder: Some(&program.cwd),
             ends: &ends,
             terminal: terminal.as_ref(),
+            files,
         },
     )
 }
@@ -154,6 +165,8 @@ pub(super) struct Given<'a> {
     pub(super) folder: Option<&'a std::path::Path>,
     pub(super) ends: &'a BoxEnds,
     pub(super) terminal: Option<&'a OwnedFd>,
+    /// How many files it may have open.
+    pub(super) files: Option<u64>,
 }
 
 /// Starts a program behind the walls of the box, and hears what it wants to change from now on.
@@ -184,6 +197,7 @@ pub(super) fn spawn(
         wire: &locked.wire,
         asks,
         wall: locked.wall.as_ref(),
+        files: given.files,
         steps: child::last_walls(plan),
     };
     let pid = Pid::from_raw(sys::process::spawn(proof, &mut || program::run(&start))?);

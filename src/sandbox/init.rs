@@ -2,7 +2,7 @@
 //! down like the program itself; holds nothing of the host but the line to the launcher.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 
 use nix::errno::Errno;
@@ -11,12 +11,13 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
+use super::dialer::Dialers;
 use super::execs::{self, Execs, Given};
 use super::filters::Filters;
 use super::program;
 use super::streams::BoxEnds;
 use super::wire::{Message, Wire};
-use super::{lockdown, orphans};
+use super::{lockdown, orphans, rlimits};
 use crate::broker::{Broker, Door};
 use crate::plan::{Guarding, Landlock, Plan};
 use crate::policy::Isolation;
@@ -95,6 +96,7 @@ fn start_and_wait(
             folder: None,
             ends: &ends,
             terminal: locked.terminal.as_ref(),
+            files: rlimits::files_of_program(locked.plan),
         };
         main = Some(execs::spawn(proof, &locked, &mut broker, &given)?);
     }
@@ -109,7 +111,8 @@ fn start_and_wait(
         stays,
         main,
         status: 0,
-        execs: Execs::default(),
+        execs: Execs::new(rlimits::files_of_program(locked.plan)),
+        dialers: Dialers::default(),
         told: 0,
     };
     let status = life.serve(&children, &mut broker)?;
@@ -143,6 +146,7 @@ struct Life<'a, 'b> {
     /// How the first program ended, when it has.
     status: i32,
     execs: Execs,
+    dialers: Dialers,
     /// How many refusals the launcher has heard of.
     told: usize,
 }
@@ -152,19 +156,20 @@ impl Life<'_, '_> {
     fn serve(&mut self, children: &SignalFd, broker: &mut Option<Broker>) -> io::Result<i32> {
         let wire = &self.locked.wire;
         loop {
-            let mut waiting = vec![
-                PollFd::new(children.as_fd(), PollFlags::POLLIN),
-                PollFd::new(wire.as_fd(), PollFlags::POLLIN),
-            ];
-            let listeners = broker.iter().flat_map(Broker::listeners);
-            waiting.extend(listeners.map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
+            let mut waiting = vec![readable(children.as_fd()), readable(wire.as_fd())];
+            waiting.extend(self.dialers.lines().map(readable));
+            let first_listener = waiting.len();
+            waiting.extend(broker.iter().flat_map(Broker::listeners).map(readable));
             match poll(&mut waiting, PollTimeout::NONE) {
                 Err(Errno::EINTR) => continue,
                 other => other?,
             };
             let ready = |index: usize| waiting[index].any().unwrap_or(false);
             let (ended, told) = (ready(0), ready(1));
-            let asked: Vec<(RawFd, bool)> = waiting[2..]
+            let (dialers, listeners) = waiting[2..].split_at(first_listener - 2);
+            let dialled = dialers.iter().filter(|fd| fd.any() == Some(true));
+            let dialled: Vec<RawFd> = dialled.map(|fd| fd.as_fd().as_raw_fd()).collect();
+            let asked: Vec<(RawFd, bool)> = listeners
                 .iter()
                 .filter_map(|fd| fd.revents().map(|what| (fd.as_fd().as_raw_fd(), what)))
                 .filter(|(_, what)| !what.is_empty())
@@ -182,6 +187,9 @@ impl Life<'_, '_> {
                     }
                 }
             }
+            dialled
+                .into_iter()
+                .for_each(|line| self.dialers.serve(line));
             if ended {
                 let _ = children.read_signal();
                 if self.reap(broker)? {
@@ -210,6 +218,8 @@ impl Life<'_, '_> {
                         let inside = PathBuf::from(inside);
                         broker.iter_mut().for_each(|it| it.close(&inside));
                     }
+                    Some(Message::Dialer(line)) => self.dialers.add(line),
+                    Some(Message::OpenFiles(most)) => self.execs.files = Some(most.into()),
                     Some(Message::Stop) => return Ok(self.status),
                     Some(_) => {}
                     None => return Ok(125 << 8), // the launcher is gone: so is everything here
@@ -264,6 +274,10 @@ impl Life<'_, '_> {
         }
         Ok(())
     }
+}
+
+fn readable(fd: BorrowedFd<'_>) -> PollFd<'_> {
+    PollFd::new(fd, PollFlags::POLLIN)
 }
 
 /// Leads the session on the box's terminal. Were the program itself its leader, nobody in the

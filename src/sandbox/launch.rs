@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::change::Change;
 use super::child::{self, Orders};
+use super::dialer;
 use super::filters::Filters;
 use super::launch_error::{LaunchError, explain};
 use super::live::{self, Entrance, LiveMount};
@@ -117,6 +118,20 @@ impl Running {
         self.wire.send_now(&Message::NoDoor { inside })
     }
 
+    /// A line on which connections into the box can be asked for; `dialer` has its packets. It can
+    /// be handed to another process, and ends with the box.
+    pub fn dialer(&self) -> io::Result<OwnedFd> {
+        let (ours, theirs) = dialer::line()?;
+        self.wire.send(&Message::Dialer(theirs))?;
+        Ok(ours)
+    }
+
+    /// Gives programs that are started from now on another limit of open files.
+    pub fn limit_open_files(&self, most: u64) -> io::Result<()> {
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        self.wire.send(&Message::OpenFiles(most))
+    }
+
     /// Asks a box that stays to end.
     pub fn stop(&self) -> io::Result<()> {
         self.wire.send_now(&Message::Stop)
@@ -175,6 +190,8 @@ pub struct Belongings<'a> {
     pub directory: &'a Path,
     /// Shared by all of the caller's boxes.
     pub turns: OwnedFd,
+    /// Texts that the launcher knows and the box must not, nor its first process.
+    pub forget: &'a [Vec<u8>],
     /// The control group the box is born in.
     pub cgroup: Option<BorrowedFd<'a>>,
 }

@@ -10,7 +10,7 @@ use landlock::{
 };
 
 use super::trouble::Trouble;
-use crate::plan::{Landlock, LandlockRule, Part, Rights};
+use crate::plan::{Landlock, LandlockRule, Part, Rights, Tcp};
 use crate::policy::Isolation;
 use crate::sys;
 
@@ -89,8 +89,8 @@ impl Wall {
     /// Makes the rules of a plan; none where they are excused.
     pub(super) fn of(wall: &Landlock) -> io::Result<Option<Self>> {
         match wall {
-            Landlock::Enforced { abi, files, no_tcp } => {
-                rules(known_abi(*abi), files, *no_tcp).map(|rules| Some(Self(rules)))
+            Landlock::Enforced { abi, files, tcp } => {
+                rules(known_abi(*abi), files, *tcp).map(|rules| Some(Self(rules)))
             }
             Landlock::Excused(_) => Ok(None),
         }
@@ -113,14 +113,19 @@ pub(super) fn landlock(wall: &Landlock) -> io::Result<()> {
     Wall::of(wall)?.map_or(Ok(()), |wall| wall.put_up())
 }
 
-fn rules(abi: ABI, files: &[LandlockRule], no_tcp: bool) -> io::Result<RulesetCreated> {
+fn rules(abi: ABI, files: &[LandlockRule], tcp: Tcp) -> io::Result<RulesetCreated> {
     let made = || -> Result<RulesetCreated, landlock::RulesetError> {
         let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
         if !files.is_empty() {
             ruleset = ruleset.handle_access(AccessFs::from_all(abi))?;
         }
-        if no_tcp && abi >= ABI::V4 {
-            ruleset = ruleset.handle_access(AccessNet::from_all(abi))?;
+        let ruled = match tcp {
+            Tcp::Free => BitFlags::empty(),
+            Tcp::NoListening => AccessNet::BindTcp.into(),
+            Tcp::None => AccessNet::from_all(abi),
+        };
+        if abi >= ABI::V4 && !ruled.is_empty() {
+            ruleset = ruleset.handle_access(ruled)?;
         }
         if abi >= ABI::V6 {
             ruleset = ruleset.scope(Scope::from_all(abi))?;

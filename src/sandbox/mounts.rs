@@ -13,7 +13,7 @@ use nix::unistd::{fchdir, symlinkat};
 use super::asked::{self, Stage};
 use super::owners::{self, Prepared};
 use super::trouble::Trouble;
-use crate::plan::{BindMode, BuildStep, Identity, OwnFolder, Plan, Seen};
+use crate::plan::{BindMode, BuildStep, FirstProcess, Identity, OwnFolder, Plan, Seen};
 use crate::policy::InsidePath;
 use crate::sys::mount::{self, ATTR_NO_DEVICES, ATTR_NO_EXEC, ATTR_NO_SETUID, ATTR_READ_ONLY};
 
@@ -34,6 +34,9 @@ pub(super) struct Site<'a> {
     pub(super) steps: &'a [BuildStep],
     /// Where steps in others' words build.
     pub(super) stage: Option<Stage>,
+    pub(super) first: &'a FirstProcess,
+    /// Whether the box was born in a control group of its own.
+    pub(super) has_group: bool,
 }
 
 impl<'a> Site<'a> {
@@ -46,6 +49,8 @@ impl<'a> Site<'a> {
             doors: Vec::new(),
             steps: &plan.build,
             stage: None,
+            first: &plan.terms.first,
+            has_group: false,
         }
     }
 
@@ -154,6 +159,13 @@ fn apply_own(site: &mut Site<'_>, number: usize, step: &BuildStep) -> io::Result
             let attributes = ATTR_NO_SETUID | ATTR_NO_EXEC;
             site.attach(&mount::new_filesystem(c"devpts", &options, attributes)?, at)
         }
+        // The group's files are the user's outside of the box, so nothing but the mount keeps
+        // programs from writing there.
+        BuildStep::OwnLimits { at } if site.has_group => {
+            let attributes = ATTR_READ_ONLY | SAFE | ATTR_NO_EXEC;
+            site.attach(&mount::new_filesystem(c"cgroup2", &[], attributes)?, at)
+        }
+        BuildStep::OwnLimits { .. } => Ok(()),
         BuildStep::Mask { at } => {
             let null = mount::copy_mount(mount::here(), Path::new("/dev/null"))?;
             mount::restrict_tree(null.as_fd(), ATTR_READ_ONLY | ATTR_NO_SETUID | ATTR_NO_EXEC)?;

@@ -11,6 +11,7 @@ use nix::sys::stat::{Mode, umask};
 
 use super::child::{LastWalls, bad_news};
 use super::lockdown::Wall;
+use super::rlimits;
 use super::streams::BoxEnds;
 use super::trouble::Trouble;
 use super::wire::{Message, Wire};
@@ -38,6 +39,8 @@ pub(super) struct Start<'a> {
     pub(super) asks: Option<(&'a [u8], &'a Wire)>,
     /// A wall that pid 1 has to stay outside of.
     pub(super) wall: Option<&'a Wall>,
+    /// How many files it may have open, where that is not for its parent to say.
+    pub(super) files: Option<u64>,
     /// What to call the walls in bad news.
     pub(super) steps: LastWalls,
 }
@@ -131,6 +134,10 @@ fn get_ready(start: &Start<'_>) -> io::Result<()> {
     if let Some((filter, hearer)) = start.asks {
         let listener = start.must_stand(start.steps.guard, broker::install(filter));
         hearer.send(&Message::Listener(listener))?;
+    }
+    // Last: what this process opens itself has higher numbers than a program's files.
+    if let Some(files) = start.files {
+        start.must_stand(start.steps.files, rlimits::limit_files(files));
     }
     Ok(())
 }

@@ -49,6 +49,7 @@ fn start<'a>(locked: &'a Locked<'a>, ready: &'a program::Ready) -> Start<'a> {
         wire: &locked.wire,
         asks: None,
         wall: None,
+        files: None,
         steps: child::last_walls(locked.plan),
     }
 }

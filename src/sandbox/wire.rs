@@ -9,6 +9,7 @@ use nix::sys::socket::{
     UnixCredentials, recvmsg, sendmsg, setsockopt, socketpair, sockopt,
 };
 
+use super::network::Listeners;
 use crate::broker::RefusedCall;
 use crate::plan::Part;
 use crate::sys;
@@ -48,6 +49,10 @@ pub enum Message {
     Stop,
     /// Copies of mounts.
     Trees(Vec<OwnedFd>),
+    /// Programs that are started from now on may have this many files open.
+    OpenFiles(u32),
+    /// The kernel's tables of what the box shares in memory: segments, semaphores, messages.
+    SharedMemory(Vec<OwnedFd>),
     /// A writable copy of a guarded mount that the box has since now, at this place.
     Door { inside: String, writable: OwnedFd },
     /// A guarded mount is gone.
@@ -66,6 +71,10 @@ pub enum Message {
     Here,
     /// Where pid 1 hears what a program wants to change.
     Listener(OwnedFd),
+    /// Sockets in the box's network, for the gateway.
+    Listeners(Listeners),
+    /// Answer whoever asks here for connections into the box.
+    Dialer(OwnedFd),
     /// Hand this signal to the program.
     Signal { signal: i32 },
 }
@@ -83,8 +92,8 @@ pub struct Errand {
 }
 
 const LIMIT: usize = 4608;
-/// Words and three streams.
-const MOST_FDS: usize = 4;
+/// As many descriptors as one packet carries.
+pub(super) const MOST_FDS: usize = 32;
 
 #[derive(Debug)]
 pub(crate) struct Wire(OwnedFd);
@@ -114,6 +123,7 @@ impl Wire {
 
     fn put(&self, message: &Message, flags: MsgFlags) -> io::Result<()> {
         let mut fds = Vec::new();
+        let places: Vec<u8>;
         let spelled;
         let (kind, first, text): (u32, [i32; 2], &[u8]) = match message {
             Message::Failed {
@@ -141,7 +151,7 @@ impl Wire {
             Message::RefusedCall(refused) => {
                 spelled = to_bytes(refused);
                 let numbers = [refused.call as i32, refused.thread as i32];
-                (21, numbers, &spelled)
+                (23, numbers, &spelled)
             }
             Message::Go => (7, [0, 0], b""),
             Message::Signal { signal } => (8, [*signal, 0], b""),
@@ -169,12 +179,28 @@ impl Wire {
                 fds.extend(trees.iter().map(AsRawFd::as_raw_fd));
                 (17, [0, 0], b"")
             }
+            Message::OpenFiles(most) => (25, [*most as i32, 0], b""),
+            Message::SharedMemory(tables) => {
+                fds.extend(tables.iter().map(AsRawFd::as_raw_fd));
+                (24, [0, 0], b"")
+            }
             Message::Door { inside, writable } => {
                 fds.push(writable.as_raw_fd());
                 (18, [0, 0], inside.as_bytes())
             }
             Message::Loose(place) => (20, [0, 0], place.as_bytes()),
             Message::NoDoor { inside } => (19, [0, 0], inside.as_bytes()),
+            Message::Dialer(line) => {
+                fds.push(line.as_raw_fd());
+                (22, [0, 0], b"")
+            }
+            Message::Listeners(listeners) => {
+                fds.extend(listeners.open.iter().map(|(_, fd)| fd.as_raw_fd()));
+                let place = |(place, _): &(u16, OwnedFd)| place.to_ne_bytes();
+                places = listeners.open.iter().flat_map(place).collect();
+                let more = i32::from(listeners.more);
+                (21, [listeners.not_redirected, more], &places)
+            }
         };
         let mut packet = [0u8; LIMIT];
         packet[..4].copy_from_slice(&kind.to_ne_bytes());
@@ -312,10 +338,24 @@ impl Wire {
             },
             19 => Message::NoDoor { inside: text() },
             20 => Message::Loose(text()),
-            21 => Message::RefusedCall(
+            21 => {
+                let (places, _) = buffer[12.min(length)..length].as_chunks();
+                let places = places.iter().map(|place| u16::from_ne_bytes(*place));
+                Message::Listeners(Listeners {
+                    open: places
+                        .map(|place| Ok((place, fd()?)))
+                        .collect::<io::Result<_>>()?,
+                    more: number(8) != 0,
+                    not_redirected: number(4),
+                })
+            }
+            22 => Message::Dialer(fd()?),
+            23 => Message::RefusedCall(
                 from_bytes([number(4), number(8)], &buffer[12.min(length)..length])
                     .ok_or_else(odd)?,
             ),
+            25 => Message::OpenFiles(number(4) as u32),
+            24 => Message::SharedMemory(std::iter::from_fn(|| fd().ok()).collect()),
             _ => return Err(odd()),
         };
         Ok(Some(message))

@@ -1,9 +1,13 @@
 //! The one thing a fresh network namespace needs: its loopback device switched on.
 
 use std::io;
-use std::os::fd::AsRawFd;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd};
 
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, SockaddrStorage, getsockname, getsockopt, socket, sockopt,
+};
 
 use super::check;
 
@@ -29,4 +33,28 @@ pub(crate) fn loopback_up() -> io::Result<()> {
         )
     };
     check(ret.into()).map(drop)
+}
+
+/// Where a redirected connection was meant to go.
+pub(crate) fn original_destination(stream: &impl AsFd) -> io::Result<SocketAddr> {
+    let here: SockaddrStorage = getsockname(stream.as_fd().as_raw_fd())?;
+    let here = here.as_sockaddr_in6().map_or_else(
+        || here.as_sockaddr_in().map(|it| SocketAddr::V4((*it).into())),
+        |it| Some(SocketAddr::V6((*it).into())),
+    );
+    let meant = match here {
+        Some(SocketAddr::V6(_)) => getsockopt(stream, sockopt::Ip6tOriginalDst).map(|meant| {
+            let address = Ipv6Addr::from(meant.sin6_addr.s6_addr);
+            SocketAddr::from((address, u16::from_be(meant.sin6_port)))
+        }),
+        _ => getsockopt(stream, sockopt::OriginalDst).map(|meant| {
+            let address = Ipv4Addr::from(u32::from_be(meant.sin_addr.s_addr));
+            SocketAddr::from((address, u16::from_be(meant.sin_port)))
+        }),
+    };
+    match (meant, here) {
+        // Nothing redirects on such a kernel: it came straight to where it was meant to go.
+        (Err(Errno::ENOENT | Errno::ENOPROTOOPT | Errno::EOPNOTSUPP), Some(here)) => Ok(here),
+        (meant, _) => Ok(meant?),
+    }
 }

@@ -291,6 +291,61 @@ fn odd_sockets_are_not_made() {
 }
 
 #[test]
+fn the_gateway_speaks_to_the_network_and_to_nothing_else() {
+    let gateway = |call: &str, args: &[u64], expected| answers("gateway", call, args, expected);
+    for call in [
+        "execve",
+        "execveat",
+        "ptrace",
+        "mount",
+        "setns",
+        "unshare",
+        "memfd_create",
+        "kill",
+    ] {
+        gateway(call, &[0; 6], ENOSYS);
+    }
+    for (family, kind, protocol) in [
+        (2, 0x80801, 6),
+        (10, 1, 0),
+        (2, 2, 17),
+        (10, 0x80002, 0),
+        (16, 3, 0),
+    ] {
+        gateway("socket", &[family, kind, protocol], ALLOW);
+    }
+    for (family, kind, protocol) in [
+        (1, 1, 0),
+        (2, 3, 6),
+        (2, 1, 262),
+        (17, 3, 3),
+        (16, 3, 12),
+        (40, 1, 0),
+    ] {
+        gateway("socket", &[family, kind, protocol], EAFNOSUPPORT);
+    }
+    // A thread, a process, a thread in a namespace.
+    gateway("clone", &[0x003d_0f00], ALLOW);
+    gateway("clone", &[17], EPERM);
+    gateway("clone", &[0x003d_0f00 | 0x1000_0000], EPERM);
+    gateway("openat", &[0, 0, 0x8_0000], ALLOW);
+    for flags in [1, 2, 0x40, 0x241] {
+        gateway("openat", &[0, 0, flags], EPERM);
+    }
+    // Read, read and run from a file, written and run, run from nowhere.
+    gateway("mmap", &[0, 4096, 3, 0x22], ALLOW);
+    gateway("mmap", &[0, 4096, 5, 2], ALLOW);
+    gateway("mmap", &[0, 4096, 7, 2], EPERM);
+    gateway("mmap", &[0, 4096, 5, 0x22], EPERM);
+    gateway("mprotect", &[0, 4096, 3], ALLOW);
+    gateway("mprotect", &[0, 4096, 5], EPERM);
+    gateway("prlimit64", &[0, 3, 0, 1], ALLOW);
+    gateway("prlimit64", &[0, 3, 1, 0], EPERM);
+    gateway("setsockopt", &[0, 1, 2], ALLOW);
+    gateway("setsockopt", &[0, 1, 26], EPERM);
+}
+
+#[test]
 fn only_the_debug_profile_looks_into_processes() {
     for call in [
         "ptrace",
