@@ -32,14 +32,9 @@ fn flags_without_sense_are_refused() {
             "multiple times",
         ),
         (
-            &["--network", "allow"],
-            "--network",
-            "`allow` is not supported yet",
-        ),
-        (
             &["--network", "all"],
             "--network",
-            "`all` is not none or host",
+            "`all` is not none, allow or host",
         ),
         (
             &["--isolation", "vm"],
@@ -93,6 +88,151 @@ fn flags_without_sense_are_refused() {
     ] {
         refused(&world, &mut run(&world, flags), what, because);
     }
+}
+
+#[test]
+fn hosts_and_ports_without_sense_are_refused() {
+    let world = World::new();
+    let long = format!("{}.example", "a".repeat(64));
+    for (flag, value, because) in [
+        ("--allow-host", "", "it is empty"),
+        (
+            "--allow-host",
+            "https://example.com/x",
+            "leave out the scheme",
+        ),
+        ("--allow-host", "example.com/x", "before the slash"),
+        ("--allow-host", "user@example.com", "a user's name"),
+        ("--allow-host", "exa mple.com", "a space"),
+        ("--allow-host", "b\u{fc}cher.example", "`xn--` form"),
+        ("--allow-host", "evil*.example", "at the front of a pattern"),
+        ("--allow-host", "a..example", "an empty part"),
+        ("--allow-host", long.as_str(), "at most 63"),
+        ("--allow-host", "example.com:0", "`0` is no port"),
+        ("--allow-host", "example.com:99999", "`99999` is no port"),
+        ("--allow-host", "example.com:90-80", "the wrong way round"),
+        ("--allow-host", "127.1", "ends in a number"),
+        ("--allow-host", "0x7f000001", "ends in a number"),
+        ("--allow-host", "0.0.0.0", "nobody has this address"),
+        (
+            "--allow-host",
+            "10.0.0.5/8",
+            "the net it lies in is 10.0.0.0/8",
+        ),
+        ("--allow-host", "2001:db8::1", "in brackets"),
+        ("--allow-host", "\u{1b}[2Jx", "names no host"),
+        ("--deny-host", "*.", "it is empty"),
+        ("--bundle", "npm", "there are claude, github, registries"),
+        ("--publish", "80", "write [IP:]HOSTPORT:BOXPORT"),
+        ("--publish", "localhost:1:2", "`localhost` is no address"),
+        ("--publish", "8080:0", "`0` is no port"),
+        ("--host-port", "0", "`0` is no port"),
+        ("--host-port", "3128", "is taken in the box"),
+        ("--host-port", "1-2", "`1-2` is no port"),
+        ("--tls-audit", "*.example.com", "`*` is no host"),
+        ("--tls-audit", "10.0.0.1", "ends in a number"),
+        (
+            "--upstream-proxy",
+            "ftp://a.example",
+            "write http://HOST:PORT",
+        ),
+        ("--upstream-proxy", "https://a.example", "spoken to in TLS"),
+        ("--net-rate", "0", "leaves no room"),
+        ("--net-rate", "10", "at least 1K"),
+        ("--net-rate", "fast", "is not a"),
+        ("--net-connections", "0", "from 1 to 65536"),
+        ("--net-connections", "+5", "from 1 to 65536"),
+        ("--net-connections", "65537", "from 1 to 65536"),
+    ] {
+        let given = format!("{flag}={value}");
+        refused(&world, &mut run(&world, &[&given]), flag, because);
+    }
+}
+
+#[test]
+fn secrets_and_passwords_are_refused_without_being_repeated() {
+    let world = World::new();
+    for (flag, value, because) in [
+        ("--secret", "hunter2", "needs the host"),
+        ("--secret", "A=hunter2@", "it is empty"),
+        ("--secret", "A=hunter2@10.0.0.1", "not for an address"),
+        ("--secret", "A=hunter2@a.example:443", "not a port"),
+        (
+            "--secret",
+            "A=hunter2@a.example:Host",
+            "cannot carry a secret",
+        ),
+        ("--secret", "A=hunter2\n@a.example", "spaces around it"),
+        ("--secret", "A=hunter2\nB@a.example", "no header can carry"),
+        ("--secret", "A B=hunter2@a.example", "name of a variable"),
+        ("--secret", "A=env:@a.example", "after `env:`"),
+        (
+            "--upstream-proxy",
+            "http://me:hunter2@p.example",
+            "HTTPS_PROXY",
+        ),
+    ] {
+        let ran = refused(&world, &mut run(&world, &[flag, value]), flag, because);
+        assert!(!ran.err.contains("hunter2"), "{}", ran.err);
+    }
+    let mut command = run(&world, &["--network", "allow", "--upstream-proxy", "env"]);
+    refused(&world, &mut command, "--upstream-proxy", "no proxy is set");
+    command.env("HTTPS_PROXY", "gopher://me:hunter2@p.example");
+    let ran = refused(
+        &world,
+        &mut command,
+        "--upstream-proxy",
+        "HTTPS_PROXY is no proxy",
+    );
+    assert!(!ran.err.contains("hunter2"), "{}", ran.err);
+}
+
+#[test]
+fn flags_of_a_list_of_hosts_take_a_list_of_hosts() {
+    let world = World::new();
+    for mode in ["none", "host"] {
+        let said = format!("--network {mode}");
+        for flags in [
+            &["--allow-host", "a.example"][..],
+            &["--deny-host", "a.example"],
+            &["--bundle", "claude"],
+            &["--secret", "A@a.example"],
+            &["--tls-audit", "a.example"],
+            &["--upstream-proxy", "http://p.example"],
+            &["--net-rate", "1M"],
+            &["--net-connections", "5"],
+        ] {
+            let all = [flags, &["--network", mode]].concat();
+            refused(&world, &mut run(&world, &all), flags[0], &said);
+        }
+    }
+    for flags in [["-p", "8080:80"], ["--host-port", "5432"]] {
+        let all = [&flags[..], &["--network", "host"]].concat();
+        let name = if flags[0] == "-p" {
+            "--publish"
+        } else {
+            flags[0]
+        };
+        refused(&world, &mut run(&world, &all), name, "--network host");
+    }
+    // What the mode is may be up to the policy.
+    for flag in ["--deny-host", "--tls-audit"] {
+        let mut command = run(&world, &[flag, "a.example"]);
+        refused(
+            &world,
+            &mut command,
+            flag,
+            "the policy says `--network none`",
+        );
+    }
+    let flags = ["--allow-host", "a.example", "--secret", "A@b.example"];
+    let because = "the secret A is for b.example, which no rule allows";
+    refused(
+        &world,
+        &mut run(&world, &flags),
+        "set up the network",
+        because,
+    );
 }
 
 #[test]
@@ -151,8 +291,8 @@ fn policies_that_cannot_be_used_are_refused() {
         ("type.toml", "[limits]\nprocesses = \"many\"\n", "many"),
         (
             "allow.toml",
-            "[net]\nmode = \"allow\"\n",
-            "`allow` is not supported yet",
+            "[net]\nallow = [\"https://a.example\"]\n",
+            "leave out the scheme",
         ),
         (
             "parent.toml",

@@ -27,6 +27,16 @@ pub(super) enum Id {
     Interactive,
     Profile,
     Network,
+    AllowHost,
+    DenyHost,
+    Bundle,
+    UpstreamProxy,
+    Secret,
+    TlsAudit,
+    Publish,
+    HostPort,
+    NetRate,
+    NetConnections,
     Env,
     Workdir,
     Hostname,
@@ -37,6 +47,7 @@ pub(super) enum Id {
     Pids,
     Disk,
     Io,
+    Files,
     Idle,
     ReadOnlyWorkspace,
     Isolation,
@@ -49,13 +60,39 @@ pub(super) enum Id {
     Verbose,
 }
 
+impl Id {
+    /// Whether it may be given more than once, each time with another value.
+    fn repeats(self) -> bool {
+        matches!(
+            self,
+            Self::Mount
+                | Self::Env
+                | Self::AllowMissing
+                | Self::AllowHost
+                | Self::DenyHost
+                | Self::Bundle
+                | Self::Secret
+                | Self::TlsAudit
+                | Self::Publish
+                | Self::HostPort
+        )
+    }
+
+    /// The flag's name, without its dashes.
+    pub(super) fn long(self) -> &'static str {
+        let own = RUN.iter().find(|flag| flag.id == self);
+        own.map_or("", |flag| flag.long)
+    }
+}
+
 const BOX: &str = "What is in the box";
 const WALLS: &str = "Its walls";
+const NETWORK: &str = "Its network";
 const LIMITS: &str = "Its limits";
 const SHOWN: &str = "What is shown";
 
 #[rustfmt::skip]
-const RUN: [Flag; 28] = [
+const RUN: [Flag; 39] = [
     Flag { id: Id::Mount, long: "mount", short: Some('m'), value: Some("SRC[:DST][:MODE]"), group: BOX,
         help: "Share a folder; MODE is rw (default) or ro. Repeat for more" },
     Flag { id: Id::Name, long: "name", short: Some('n'), value: Some("ID"), group: BOX,
@@ -78,10 +115,30 @@ const RUN: [Flag; 28] = [
         help: "How much /tmp may hold, such as 512M" },
     Flag { id: Id::ReadOnlyWorkspace, long: "read-only-workspace", short: None, value: None, group: BOX,
         help: "Make every mount read-only" },
-    Flag { id: Id::Profile, long: "profile", short: Some('p'), value: Some("NAME|FILE"), group: WALLS,
-        help: "The policy: default, claude, offline, strict, or a file" },
-    Flag { id: Id::Network, long: "network", short: None, value: Some("MODE"), group: WALLS,
-        help: "none (default) or host" },
+    Flag { id: Id::Profile, long: "profile", short: Some('P'), value: Some("NAME|FILE"), group: WALLS,
+        help: "The policy: default, claude, online, offline, strict, or a file" },
+    Flag { id: Id::Network, long: "network", short: None, value: Some("MODE"), group: NETWORK,
+        help: "none (default), allow: only the listed hosts, or host: all of this computer's network" },
+    Flag { id: Id::AllowHost, long: "allow-host", short: None, value: Some("HOST[:PORTS]"), group: NETWORK,
+        help: "Let it reach example.com, *.example.com:443 or 10.0.0.0/8:5432; ports are 80 and 443 if none are said" },
+    Flag { id: Id::DenyHost, long: "deny-host", short: None, value: Some("HOST[:PORTS]"), group: NETWORK,
+        help: "Never let it reach this, whatever else allows it" },
+    Flag { id: Id::Bundle, long: "bundle", short: None, value: Some("NAME"), group: NETWORK,
+        help: "Let it reach a list of hosts: claude, github, or registries (this computer's package registries)" },
+    Flag { id: Id::Secret, long: "secret", short: None, value: Some("NAME[=SOURCE]@HOST[:HEADER]"), group: NETWORK,
+        help: "Add a value to requests to one host, outside: it never enters the box. SOURCE is env:VARIABLE, file:PATH or the value itself" },
+    Flag { id: Id::TlsAudit, long: "tls-audit", short: None, value: Some("HOST"), group: NETWORK,
+        help: "End TLS to this host at the gateway, so that requests are logged and secrets can be added" },
+    Flag { id: Id::Publish, long: "publish", short: Some('p'), value: Some("[IP:]HOSTPORT:BOXPORT"), group: NETWORK,
+        help: "Let this computer reach a port of the box, at its loopback if no IP is said" },
+    Flag { id: Id::HostPort, long: "host-port", short: None, value: Some("PORT"), group: NETWORK,
+        help: "Let the box reach one port of this computer's loopback, at its own" },
+    Flag { id: Id::UpstreamProxy, long: "upstream-proxy", short: None, value: Some("URL|env"), group: NETWORK,
+        help: "Reach hosts through a proxy: http:// or socks5://, or env for the one in HTTPS_PROXY, with its password" },
+    Flag { id: Id::NetRate, long: "net-rate", short: None, value: Some("RATE"), group: NETWORK,
+        help: "Bytes in a second to and from the network, such as 10M; or none" },
+    Flag { id: Id::NetConnections, long: "net-connections", short: None, value: Some("NUMBER"), group: NETWORK,
+        help: "Connections at a time (2048)" },
     Flag { id: Id::Timeout, long: "timeout", short: Some('t'), value: Some("TIME"), group: WALLS,
         help: "End it after this long, such as 30m" },
     Flag { id: Id::Memory, long: "memory", short: None, value: Some("SIZE"), group: LIMITS,
@@ -94,6 +151,8 @@ const RUN: [Flag; 28] = [
         help: "What the session's own folders may hold" },
     Flag { id: Id::Io, long: "io", short: None, value: Some("RATE"), group: LIMITS,
         help: "Bytes per second to and from the disk, such as 50M; takes a cgroup" },
+    Flag { id: Id::Files, long: "files", short: None, value: Some("NUMBER"), group: LIMITS,
+        help: "Open files of each program" },
     Flag { id: Id::Idle, long: "idle", short: None, value: Some("TIME"), group: LIMITS,
         help: "End it when nothing has happened for this long" },
     Flag { id: Id::Isolation, long: "isolation", short: None, value: Some("KIND"), group: WALLS,
@@ -137,10 +196,7 @@ pub(super) fn parse(args: &[OsString]) -> Option<Parsed> {
             (Some(_), Some(value)) => OsStr::from_bytes(value).to_owned(),
             (Some(_), None) => rest.next().filter(|next| !is_flag(next))?.clone(),
         };
-        let once = !matches!(
-            flag.id,
-            Id::Mount | Id::Env | Id::AllowMissing | Id::Verbose
-        );
+        let once = !flag.id.repeats() && flag.id != Id::Verbose;
         if once && parsed.flags.iter().any(|(id, _)| *id == flag.id) {
             return None;
         }
@@ -179,9 +235,8 @@ fn find(word: &[u8]) -> Option<(&'static Flag, Option<&[u8]>)> {
 /// The same table for clap.
 pub(super) fn command() -> Command {
     let args = RUN.iter().map(|flag| {
-        let many = matches!(flag.id, Id::Mount | Id::Env | Id::AllowMissing);
         let action = match flag.value {
-            Some(_) if many => ArgAction::Append,
+            Some(_) if flag.id.repeats() => ArgAction::Append,
             Some(_) => ArgAction::Set,
             None if flag.id == Id::Verbose => ArgAction::Count,
             None => ArgAction::SetTrue,
@@ -271,6 +326,25 @@ mod tests {
             ][..],
             &["-m", "a", "-n", "x", "-v", "-v", "--timeout", "5s", "--"],
             &["--json", "--dry-run", "--env", "A=b=c", "--", "x"],
+            &[
+                "--allow-host",
+                "a.example",
+                "--allow-host=*.b.example:22",
+                "-p",
+                "8080:80",
+                "-p",
+                "1:2",
+            ],
+            &[
+                "--secret",
+                "A@a.example",
+                "--bundle",
+                "claude",
+                "-P",
+                "strict",
+                "--host-port",
+                "1",
+            ],
             &[],
         ] {
             let quick = parse(&words(line)).unwrap();
@@ -295,6 +369,8 @@ mod tests {
             &["--name", "a", "--name", "b"],
             &["--mount", "--json"],
             &["--help"],
+            &["--network", "allow", "--network", "none"],
+            &["--publish"],
         ] {
             assert_eq!(parse(&words(line)), None, "{line:?}");
             let all = ["run"].into_iter().chain(line.iter().copied());

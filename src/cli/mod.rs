@@ -6,14 +6,18 @@ mod docs;
 mod doctor;
 mod filters;
 mod flags;
+mod gateway;
 mod limits;
 mod listing;
+mod network;
 pub mod policy;
 mod policy_command;
+mod reach;
 mod run;
 mod sessions;
 mod shown;
 mod table;
+mod variables;
 mod watching;
 
 use std::ffi::OsString;
@@ -140,6 +144,7 @@ fn command() -> Command {
         .subcommands(sessions::commands())
         .subcommands(watching::commands())
         .subcommands(changing::commands())
+        .subcommands(network::commands())
         .subcommand(docs::completions_command())
         .subcommand(bwrap_command())
         .subcommand(docs::man_command())

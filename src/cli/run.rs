@@ -2,24 +2,26 @@
 //! doing is `session`; this only carries values from one to the next.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use super::NOT_STARTED;
 use super::filters::{FilterSource, filters};
 use super::flags::{Id, Parsed};
+use super::gateway::{self, Unequipped};
 use super::limits;
+use super::reach;
 use super::shown;
+use super::variables;
 use crate::limits::Wanted;
-use crate::plan::{self, CarriedLimit, Detachment, Plan, PlanError, Request, Sentences};
+use crate::plan::{self, Detachment, Disguise, Plan, PlanError, Request, Sentences};
 use crate::policy::{
-    Bytes, Isolation, Layer, Lock, MountSpec, NetMode, PathError, Policy, PolicyError, PolicyFile,
+    Bytes, Isolation, Layer, MountSpec, NetMode, PathError, Policy, PolicyError, PolicyFile,
     SessionId, Sources,
 };
 use crate::probe::{self, OffLimits, SourceError};
 use crate::report::{self, Help};
-use crate::session::{self, Detached, DirectoryError, Manner, RunError};
+use crate::session::{self, Detached, DirectoryError, Manner, Outfit, RunError};
 use crate::terminal::printable;
 
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +36,8 @@ pub(super) enum Refusal {
     Run(#[from] RunError),
     #[error(transparent)]
     Directory(#[from] DirectoryError),
+    #[error(transparent)]
+    Unequipped(#[from] Unequipped),
     #[error("cannot read --{flag}, because {why}")]
     Flag { flag: &'static str, why: String },
     #[error("cannot read --mount {0}")]
@@ -48,6 +52,8 @@ pub(super) enum Refusal {
     Detach(#[source] std::io::Error),
     #[error("cannot print the plan")]
     Show(#[source] std::io::Error),
+    #[error("cannot set up the network, because {0}")]
+    Unreachable(String),
     #[error("cannot use the system call filter {0}")]
     Filter(String, #[source] FilterSource),
 }
@@ -60,6 +66,7 @@ impl Help for Refusal {
             Self::Plan(error) => error.help(),
             Self::Run(error) => error.help(),
             Self::Directory(error) => error.help(),
+            Self::Unequipped(error) => error.help(),
             Self::Flag { .. } => Some("`cowork-linux run --help` shows every flag".into()),
             Self::Mount(..) => Some("write --mount SRC[:DST][:ro|rw]".into()),
             Self::Unset(name) => Some(format!("give it a value: --env {name}=VALUE")),
@@ -67,6 +74,7 @@ impl Help for Refusal {
             Self::Detach(_) => Some("run it without --detach".into()),
             Self::Show(_) => Some("let standard output lead somewhere that takes it".into()),
             Self::NoProc => Some("mount it: mount -t proc proc /proc".into()),
+            Self::Unreachable(_) => Some("allow the host: --allow-host HOST".into()),
             Self::Filter(..) => {
                 Some("name a built-in filter, or the path of an OCI seccomp profile".into())
             }
@@ -112,6 +120,7 @@ fn read(parsed: Parsed) -> Result<Options, Refusal> {
     for (id, value) in parsed.flags {
         read_flag(&mut options, id, value)?;
     }
+    reach::settle(&mut options.policy.net).map_err(wrong)?;
     let alone = [
         (options.detachment.stays, "keep"),
         (options.detachment.terminal, "tty"),
@@ -127,6 +136,10 @@ fn read(parsed: Parsed) -> Result<Options, Refusal> {
         }),
         None => Ok(options),
     }
+}
+
+fn wrong((flag, why): reach::Wrong) -> Refusal {
+    Refusal::Flag { flag, why }
 }
 
 fn read_flag(options: &mut Options, id: Id, value: OsString) -> Result<(), Refusal> {
@@ -146,6 +159,7 @@ fn read_flag(options: &mut Options, id: Id, value: OsString) -> Result<(), Refus
         Id::Pids => limit(options, "pids", &value)?,
         Id::Disk => limit(options, "disk", &value)?,
         Id::Io => limit(options, "io", &value)?,
+        Id::Files => limit(options, "files", &value)?,
         Id::Idle => limit(options, "idle", &value)?,
         Id::Detach => options.detach = true,
         Id::Keep => options.detachment.stays = true,
@@ -164,17 +178,6 @@ fn read_flag(options: &mut Options, id: Id, value: OsString) -> Result<(), Refus
         Id::Timeout => {
             let time = crate::policy::time(&text("timeout")?).map_err(|why| bad("timeout", why))?;
             policy.limits.timeout = Some(time);
-        }
-        Id::Network => {
-            policy.net.mode = Some(match text("network")?.as_str() {
-                "none" => NetMode::None,
-                "host" => NetMode::Host,
-                "allow" => {
-                    let why = "`allow` is not supported yet; use none or host";
-                    return Err(bad("network", why.into()));
-                }
-                other => return Err(bad("network", format!("`{other}` is not none or host"))),
-            });
         }
         Id::Isolation => {
             policy.lock.isolation = Some(match text("isolation")?.as_str() {
@@ -208,6 +211,10 @@ fn read_flag(options: &mut Options, id: Id, value: OsString) -> Result<(), Refus
         Id::Json => options.json = true,
         Id::Quiet => options.quiet = true,
         Id::Verbose => options.verbose += 1,
+        of_network => {
+            let flag = of_network.long();
+            reach::set(&mut policy.net, of_network, &text(flag)?).map_err(|why| bad(flag, why))?;
+        }
     }
     Ok(())
 }
@@ -224,7 +231,8 @@ fn carry_out(options: &Options) -> Result<u8, Refusal> {
             .with_max_level(tracing::Level::DEBUG)
             .init();
     }
-    let plan = plan(options)?;
+    options.limits.check().map_err(RunError::from)?;
+    let (plan, outfit) = plan(options)?;
     if options.dry_run {
         shown::plan(&plan, options.json).map_err(Refusal::Show)?;
         return Ok(0);
@@ -247,6 +255,7 @@ fn carry_out(options: &Options) -> Result<u8, Refusal> {
     tracing::debug!(filters = filters.every.len(), "launching");
     let runtime = probe::runtime_directory(&|name: &str| std::env::var_os(name));
     let mut manner = Manner {
+        outfit,
         runtime: runtime.ok_or(Refusal::NoState)?,
         detached: None,
         journals: plan
@@ -259,7 +268,7 @@ fn carry_out(options: &Options) -> Result<u8, Refusal> {
     };
     if options.detach {
         match session::detach().map_err(Refusal::Detach)? {
-            Detached::Caller(code) => return Ok(say_id(&plan, options, code)),
+            Detached::Caller(code) => return Ok(shown::id(&plan, options.json, code)),
             Detached::Supervisor(told) => manner.detached = Some(told),
         }
     }
@@ -279,20 +288,7 @@ fn say_note(note: &str) {
     report::say(&format!("note: {}", printable(note)));
 }
 
-/// The supervisor has said what there was to say; this is for scripts.
-fn say_id(plan: &Plan, options: &Options, code: u8) -> u8 {
-    if let (Some(session), 0) = (&plan.session, code) {
-        let id = session.id.as_str();
-        let text = match options.json {
-            true => format!("{}\n", serde_json::json!({ "session": id })),
-            false => format!("{id}\n"),
-        };
-        let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
-    }
-    code
-}
-
-fn plan(options: &Options) -> Result<Plan, Refusal> {
+fn plan(options: &Options) -> Result<(Plan, Outfit), Refusal> {
     if !Path::new("/proc/self/fd").exists() {
         return Err(Refusal::NoProc);
     }
@@ -313,13 +309,23 @@ fn plan(options: &Options) -> Result<Plan, Refusal> {
         flags: options.policy.clone(),
         env: &env,
     };
-    let policy = crate::policy::resolve(&sources)?.policy;
+    let mut policy = crate::policy::resolve(&sources)?.policy;
+    reach::check(&options.policy.net, &policy).map_err(wrong)?;
+    reach::find_proxy(&mut policy, &env).map_err(wrong)?;
     for spec in &policy.files.mounts {
         mounts.push(probe::look_at(spec, &off_limits)?);
     }
     let facts = probe::facts(&policy, state);
-    let request = request(options, &policy, &facts, mounts)?;
-    Ok(plan::build(&policy, &facts, &request)?)
+    let rules = policy.net.rules(&facts.registries.rules);
+    if let Some(why) = policy.net.without_use(&rules) {
+        return Err(Refusal::Unreachable(why));
+    }
+    let mut request = request(options, &policy, &facts, mounts)?;
+    let mut outfit = Outfit::default();
+    if policy.net.mode == NetMode::Allow {
+        (outfit, request.disguise) = gateway::equip(&policy.net)?;
+    }
+    Ok((plan::build(&policy, &facts, &request)?, outfit))
 }
 
 fn request(
@@ -342,7 +348,7 @@ fn request(
     let needs = probe::needed_by(&program, &search, home.as_deref());
     let mut env = needs.env;
     for given in &options.env {
-        env.push(variable(given)?);
+        env.push(variables::variable(given)?);
     }
     let mut needed = needs.visible;
     needed.extend(mounts.iter().filter_map(probe::worktree));
@@ -360,38 +366,8 @@ fn request(
         workdir: options.workdir.clone(),
         hostname: options.hostname.clone(),
         env,
-        limits: carried(&options.limits, &policy.lock),
+        limits: limits::carried(&options.limits, &policy.lock),
+        whole: limits::whole(&options.limits),
+        disguise: Disguise::default(),
     })
-}
-
-/// What each process carries of the limits.
-fn carried(wanted: &Wanted, lock: &Lock) -> Vec<CarriedLimit> {
-    let has_namespace = lock.isolation == Isolation::Namespaces;
-    let carried = crate::limits::rlimits(wanted, has_namespace).into_iter();
-    let carried = carried.map(|limit| CarriedLimit {
-        what: limit.what,
-        value: limit.soft,
-        most: limit.hard,
-    });
-    carried.collect()
-}
-
-/// `K=V`, or `K` to pass the caller's value on.
-pub(super) fn variable(given: &OsStr) -> Result<(OsString, OsString), Refusal> {
-    let bytes = given.as_bytes();
-    let name_of = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
-    let (name, value) = match bytes.iter().position(|byte| *byte == b'=') {
-        Some(at) => (name_of(&bytes[..at]), name_of(&bytes[at + 1..])),
-        None => {
-            let unset = || Refusal::Unset(given.to_string_lossy().into_owned());
-            (given.to_owned(), std::env::var_os(given).ok_or_else(unset)?)
-        }
-    };
-    if name.is_empty() {
-        return Err(Refusal::Flag {
-            flag: "env",
-            why: "a variable needs a name".into(),
-        });
-    }
-    Ok((name, value))
 }

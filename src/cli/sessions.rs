@@ -43,6 +43,8 @@ pub(super) enum Refusal {
     Source(#[from] SourceError),
     #[error("cannot read the mount {0}")]
     Mount(String, #[source] PathError),
+    #[error("cannot read the host {0}, because {1}")]
+    Host(String, String),
     #[error("cannot read the journals in {path}")]
     Journals { path: String, source: io::Error },
     #[error("cannot read or print it")]
@@ -63,6 +65,9 @@ impl Help for Refusal {
             Self::Log(error) => error.help(),
             Self::Source(error) => error.help(),
             Self::Mount(..) => Some("write SRC[:NAME][:ro|rw]".into()),
+            Self::Host(..) => {
+                Some("write HOST[:PORTS], such as example.com or *.example.com:443".into())
+            }
             Self::Journals { .. } => Some("look at what is there; it should be yours".into()),
             Self::Print(_) => Some("let standard output lead somewhere that takes it".into()),
         }
@@ -155,7 +160,9 @@ pub(super) fn run(name: &str, matches: &ArgMatches) -> Option<ExitCode> {
         "rm" => rm,
         "gc" => gc,
         "status" => listing::status,
-        other => super::watching::verb(other).or_else(|| super::changing::verb(other))?,
+        other => super::watching::verb(other)
+            .or_else(|| super::changing::verb(other))
+            .or_else(|| super::network::verb(other))?,
     };
     Some(match places().and_then(|places| verb(&places, matches)) {
         Ok(code) => code,
@@ -230,7 +237,7 @@ fn exec(places: &Places, matches: &ArgMatches) -> Done {
     ];
     let mut env = Vec::new();
     for text in matches.get_many::<OsString>("env").into_iter().flatten() {
-        let given = super::run::variable(text).map_err(|error| Refusal::Flag {
+        let given = super::variables::variable(text).map_err(|error| Refusal::Flag {
             flag: "env",
             why: error.to_string(),
         })?;

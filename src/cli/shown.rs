@@ -34,6 +34,7 @@ pub(super) fn end(plan: &Plan, ended: &Ended, json: bool, quiet: bool) {
             "outcome": ended.outcome,
             "exit-code": ended.outcome.exit_code(),
             "refused": ended.refused,
+            "refused-hosts": ended.refused_hosts.iter().map(|refused| &refused.host).collect::<Vec<_>>(),
             "outputs": ended.outputs,
         });
         report::say(&summary.to_string());
@@ -62,6 +63,9 @@ pub(super) fn end(plan: &Plan, ended: &Ended, json: bool, quiet: bool) {
     }
     for refused in &ended.refused {
         report::say(&format!("refused: {}", printable(&sentence(refused))));
+    }
+    for refused in &ended.refused_hosts {
+        report::say(&format!("refused: {}", printable(&refused.because)));
     }
     if let (Some(outputs), false) = (
         &ended.outputs,
@@ -125,4 +129,17 @@ pub(super) fn not_executed(program: &str, errno: i32) {
         "error: cannot run {}\n  because: {cause}\n  help: {help}",
         printable(program)
     ));
+}
+
+/// The supervisor has said what there was to say; this is for scripts.
+pub(super) fn id(plan: &Plan, json: bool, code: u8) -> u8 {
+    if let (Some(session), 0) = (&plan.session, code) {
+        let id = session.id.as_str();
+        let text = match json {
+            true => format!("{}\n", serde_json::json!({ "session": id })),
+            false => format!("{id}\n"),
+        };
+        let _ = std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes());
+    }
+    code
 }

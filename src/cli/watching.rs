@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use clap::{ArgMatches, Command};
 
 use super::sessions::{Done, Refusal, one, print, print_json, session_argument, value};
-use super::{switch, table};
+use super::{network, switch, table};
 use crate::journal::{self, Filter};
 use crate::logs::{Printer, Reader, Stream};
 use crate::policy::SessionId;
@@ -28,6 +28,8 @@ pub(super) fn commands() -> [Command; 5] {
                 "TIME",
                 "From this time on, such as 10m or 2026-01-31",
             ))
+            .arg(switch("network", "Its connections and requests instead"))
+            .arg(switch("json", "Connections and requests as JSON lines"))
             .arg(value("tail", "LINES", "Only so many lines from the end").short('n'))
             .arg(session_argument()),
         Command::new("attach")
@@ -98,6 +100,11 @@ fn logs(places: &Places, matches: &ArgMatches) -> Done {
             return Err(Refusal::Flag { flag: "tail", why });
         }
     };
+    if matches.get_flag("network") {
+        let follow = matches.get_flag("follow");
+        let json = matches.get_flag("json");
+        return network::log(places, &id, since(matches)?, follow, json);
+    }
     let record = places.look(&id).record;
     if record.is_some_and(|record| !record.detached) {
         return Err(Refusal::NoLog(id));
@@ -193,31 +200,48 @@ fn attach(places: &Places, matches: &ArgMatches) -> Done {
 
 fn stats(places: &Places, matches: &ArgMatches) -> Done {
     let running = places.list().into_iter().filter_map(|known| {
-        let usage = probe::usage_of(known.seen.as_ref()?.pid)?;
-        Some((known.id, usage))
+        let seen = known.seen?;
+        let usage = probe::usage_of(seen.pid)?;
+        Some((known.id, usage, seen.network))
     });
     let running: Vec<_> = running.collect();
     if matches.get_flag("json") {
-        let list = running.iter().map(|(id, usage)| {
+        let list = running.iter().map(|(id, usage, network)| {
             serde_json::json!({
                 "id": id,
                 "processes": usage.processes,
                 "memory": usage.memory,
                 "cpu-seconds": usage.seconds(),
+                "network": network,
             })
         });
         print_json(&list.collect::<Vec<_>>())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let rows = running.iter().map(|(id, usage)| {
+    let rows = running.iter().map(|(id, usage, network)| {
+        let net = network.as_ref();
         vec![
             id.to_string(),
             usage.processes.to_string(),
             table::size(usage.memory),
             format!("{:.2}s", usage.seconds()),
+            net.map_or("-".to_owned(), |net| net.open.to_string()),
+            net.map_or("-".to_owned(), |net| table::size(net.sent)),
+            net.map_or("-".to_owned(), |net| table::size(net.received)),
+            net.map_or("-".to_owned(), |net| net.refused.to_string()),
         ]
     });
-    print(&table::lines(&["ID", "PROCESSES", "MEMORY", "CPU"], rows))?;
+    let head = [
+        "ID",
+        "PROCESSES",
+        "MEMORY",
+        "CPU",
+        "CONNECTIONS",
+        "SENT",
+        "RECEIVED",
+        "REFUSED",
+    ];
+    print(&table::lines(&head, rows))?;
     Ok(ExitCode::SUCCESS)
 }
 

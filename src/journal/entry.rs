@@ -92,6 +92,40 @@ pub enum What {
         /// How often since the last line about the same; together they are how often.
         count: u64,
     },
+    /// A connection that is over, or came to nothing. What a rule refused is a refusal.
+    Connection {
+        /// Milliseconds since 1970.
+        began: u64,
+        milliseconds: u64,
+        /// How it came: `redirect`, `http`, `socks`, `claude`, `host-port`, `publish`.
+        door: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        program: Option<String>,
+        host: String,
+        port: u16,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        address: Option<String>,
+        /// Bytes from the box, and to it.
+        sent: u64,
+        received: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rule: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    },
+    /// A request, where HTTP could be seen.
+    Request {
+        began: u64,
+        milliseconds: u64,
+        method: String,
+        url: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        status: Option<u16>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        size: Option<u64>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
+    },
     /// The last entry of a run; without it the end counts as missing.
     Stop {
         outcome: String,
@@ -126,9 +160,23 @@ pub enum What {
 }
 
 /// The kinds that must read as themselves: one with odd fields is not an `Other`.
-pub(super) const KINDS: [&str; 14] = [
-    "start", "exec", "exit", "signal", "limit", "change", "mount", "unmount", "refusal", "stop",
-    "cut", "mended", "aside", "lost",
+pub(super) const KINDS: [&str; 16] = [
+    "start",
+    "exec",
+    "exit",
+    "signal",
+    "limit",
+    "change",
+    "mount",
+    "unmount",
+    "refusal",
+    "connection",
+    "request",
+    "stop",
+    "cut",
+    "mended",
+    "aside",
+    "lost",
 ];
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -270,6 +318,7 @@ mod tests {
             What::Start { .. } | What::Exec { .. } | What::Exit { .. } => true,
             What::Signal { .. } | What::Limit { .. } | What::Change { .. } => true,
             What::Mount { .. } | What::Unmount { .. } | What::Refusal { .. } => true,
+            What::Connection { .. } | What::Request { .. } => true,
             What::Stop { .. } | What::Cut { .. } | What::Mended { .. } => true,
             What::Aside { .. } | What::Lost { .. } => true,
             What::Other(_) => false,
@@ -284,9 +333,10 @@ mod tests {
             "signal": 1, "by": "", "limit": "", "value": "", "happened": "", "of": "", "to": "",
             "source": "", "place": "", "mode": "", "kind": "file", "object": "", "rule": "",
             "allow": "", "count": 1, "outcome": "", "dropped": 1, "last": "", "bytes": 1,
-            "file": "", "why": "", "entries": 1,
+            "file": "", "why": "", "entries": 1, "began": 1, "milliseconds": 1, "door": "",
+            "host": "", "port": 1, "sent": 1, "received": 1, "method": "", "url": "",
         });
-        let fields: [&[&str]; 14] = [
+        let fields: [&[&str]; 16] = [
             &["program", "mounts", "network", "supervisor", "layers"],
             &["exec", "program"],
             &["exec"],
@@ -296,6 +346,16 @@ mod tests {
             &["source", "place", "mode"],
             &["place"],
             &["kind", "object", "rule", "allow", "count"],
+            &[
+                "began",
+                "milliseconds",
+                "door",
+                "host",
+                "port",
+                "sent",
+                "received",
+            ],
+            &["began", "milliseconds", "method", "url"],
             &["outcome", "by"],
             &["dropped", "last"],
             &["bytes"],

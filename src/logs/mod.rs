@@ -27,3 +27,4 @@ pub use reader::{Follow, Reader, Records, is_being_written};
 pub use recent::Recent;
 pub use record::{Record, Stream};
 pub use store::{DEFAULT_LIMIT, LogStore};
+pub use watch::Watch;

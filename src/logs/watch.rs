@@ -15,13 +15,13 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 const MOST_READS: usize = 64;
 
 #[derive(Debug)]
-pub(super) struct Watch {
+pub struct Watch {
     inotify: Option<Inotify>,
 }
 
 impl Watch {
     /// Sees everything that happens from now on, until it is asked for.
-    pub(super) fn new(folder: &impl AsFd) -> Self {
+    pub fn new(folder: &impl AsFd) -> Self {
         let watched = || {
             let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
             let events = AddWatchFlags::IN_MODIFY
@@ -41,7 +41,7 @@ impl Watch {
     }
 
     /// Returns when something has happened since the last call, or after `most`.
-    pub(super) fn wait(&self, most: Duration) -> io::Result<()> {
+    pub fn wait(&self, most: Duration) -> io::Result<()> {
         let Some(inotify) = &self.inotify else {
             return pause(&mut [], most.min(LOOK_AGAIN));
         };

@@ -250,6 +250,7 @@ impl Call {
             pids: wanted.pids,
             disk: wanted.disk,
             io: wanted.io,
+            files: wanted.files,
             idle_ms: wanted.idle.map(|idle| idle.as_millis() as u64),
         };
         self.ask(&ask, &[])?;
@@ -260,11 +261,7 @@ impl Call {
         }
     }
 
-    pub fn pause(&self, paused: bool) -> Result<(), AskError> {
-        self.done(&Ask::Pause { paused })
-    }
-
-    fn done(&self, ask: &Ask) -> Result<(), AskError> {
+    pub(super) fn done(&self, ask: &Ask) -> Result<(), AskError> {
         self.done_within(ask, PATIENCE)
     }
 

@@ -253,6 +253,7 @@ impl Control {
                 pids,
                 disk,
                 io,
+                files,
                 idle_ms,
             } => wishes.push(Wish::Limit(
                 number,
@@ -262,12 +263,18 @@ impl Control {
                     pids,
                     disk,
                     io,
+                    files,
                     idle: idle_ms.map(std::time::Duration::from_millis),
                 },
             )),
             Ask::Pause { paused } => wishes.push(Wish::Pause {
                 client: number,
                 paused,
+            }),
+            Ask::Host { pattern, allow } => wishes.push(Wish::Host {
+                client: number,
+                pattern,
+                allow,
             }),
             Ask::Unmount { name, force } => wishes.push(Wish::Unmount {
                 client: number,

@@ -4,10 +4,12 @@
 use std::time::Duration;
 
 use super::manner::Manner;
+use super::network::object;
 use super::outcome::Outcome;
 use super::record::{Record, RecordedMount};
 use super::refusals::{Refusals, Refused};
-use crate::journal::{BY_USER, Journal, MountNote, What, words};
+use crate::egress::{Connection, Request};
+use crate::journal::{BY_USER, Journal, MountNote, RefusalKind, What, words};
 use crate::plan::{Guarding, Landlock, Plan, Seccomp};
 use crate::policy::Isolation;
 use crate::sandbox::RefusedCall;
@@ -24,7 +26,9 @@ impl Diary {
     /// A session that nobody keeps and nobody can ask about later has no journal: what it did is
     /// said in front of its caller.
     pub(super) fn begin(plan: &Plan, manner: &Manner) -> Self {
-        let session = plan.session.as_ref().filter(|session| session.kept);
+        let session = plan.session.as_ref();
+        // Who could reach the network is asked about it later.
+        let session = session.filter(|session| session.kept || plan.egress.is_some());
         let journal = session.map(|session| Journal::create(&manner.journals, &session.id));
         if let (Some(Err(error)), Some(say)) = (&journal, manner.say) {
             say(&format!("no journal is kept: {error}"));
@@ -100,6 +104,51 @@ impl Diary {
         });
     }
 
+    /// A connection that is over. What a rule refused is a refusal.
+    pub(super) fn connected(&mut self, connection: Connection) {
+        let object = object(&connection.host, connection.port);
+        match connection.refused {
+            Some(refused) if refused.is_by_rule => self.write(&What::Refusal {
+                kind: RefusalKind::Network,
+                object,
+                rule: refused.rule.unwrap_or(refused.word),
+                allow: refused.flag.unwrap_or_default(),
+                program: connection.program,
+                count: 1,
+            }),
+            refused => self.write(&What::Connection {
+                began: connection.began,
+                milliseconds: connection.milliseconds,
+                door: connection.door,
+                program: connection.program,
+                host: connection.host,
+                port: connection.port,
+                address: connection.address.map(|address| address.to_string()),
+                sent: connection.sent,
+                received: connection.received,
+                rule: connection.rule,
+                error: refused.map(|refused| refused.because),
+            }),
+        }
+    }
+
+    pub(super) fn requested(&mut self, request: Request) {
+        self.write(&What::Request {
+            began: request.began,
+            milliseconds: request.milliseconds,
+            method: request.method,
+            url: request.url,
+            status: request.status,
+            size: request.size,
+            error: request.error,
+        });
+    }
+
+    /// More of the network was to be told than could be taken.
+    pub(super) fn missed(&mut self, entries: u64) {
+        self.write(&What::Lost { entries });
+    }
+
     pub(super) fn mounted(&mut self, mount: &RecordedMount) {
         self.write(&What::Mount {
             source: mount.source.clone(),
@@ -133,12 +182,9 @@ impl Diary {
         });
     }
 
-    pub(super) fn changed(&mut self, of: &str, to: &str) {
-        self.write(&What::Change {
-            of: of.to_owned(),
-            from: None,
-            to: to.to_owned(),
-        });
+    pub(super) fn changed(&mut self, of: &str, from: Option<String>, to: String) {
+        let of = of.to_owned();
+        self.write(&What::Change { of, from, to });
     }
 
     pub(super) fn timed_out(&mut self, limit: Option<Duration>) {

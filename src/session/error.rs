@@ -17,8 +17,11 @@ pub enum RunError {
     Log(#[from] LogError),
     #[error(transparent)]
     Limit(#[from] LimitError),
-    #[error("cannot limit disk traffic, because that takes a cgroup and {0}")]
-    NoIoLimit(String),
+    #[error("cannot publish a port at {at}")]
+    Publish {
+        at: std::net::SocketAddr,
+        source: io::Error,
+    },
     #[error("cannot listen for commands in {path}")]
     Socket { path: String, source: io::Error },
     #[error("cannot watch over the box")]
@@ -32,9 +35,10 @@ impl RunError {
             Self::Launch(error) => error.help(),
             Self::Log(error) => error.help(),
             Self::Limit(error) => error.help(),
-            Self::NoIoLimit(_) => {
-                Some("leave out --io, or run it in a systemd user session".into())
+            Self::Publish { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                Some("take a port from 1024 on, as in -p 8080:80".into())
             }
+            Self::Publish { .. } => Some("take another port, or 0 for any that is free".into()),
             Self::Socket { .. } => {
                 Some("set XDG_RUNTIME_DIR to a folder that is yours alone".into())
             }

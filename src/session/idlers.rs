@@ -64,10 +64,11 @@ impl Control {
 
     pub(super) fn wake_at(&self) -> Option<Instant> {
         let idle = self.clients.iter().filter(|client| !client.stays());
+        let idle = idle.map(|client| client.heard + PATIENCE);
+        let is_gone = self.clients.iter().any(|client| client.gone);
+        let now = is_gone.then(Instant::now);
         let again = (!self.to_end.is_empty()).then(|| Instant::now() + AGAIN);
-        idle.map(|client| client.heard + PATIENCE)
-            .chain(again)
-            .min()
+        idle.chain(now).chain(again).min()
     }
 
     /// Its question takes a while. By its number, which stays the same whoever else leaves.

@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
+use super::network::Outfit;
 use crate::limits::Wanted;
 
 #[derive(Debug)]
@@ -14,6 +15,8 @@ pub struct Manner {
     /// Where journals are kept.
     pub journals: PathBuf,
     pub limits: Wanted,
+    /// What the gateway needs and no plan holds.
+    pub outfit: Outfit,
     /// Where it is said that something is weaker than it sounds.
     pub say: Option<fn(&str)>,
 }

@@ -97,6 +97,7 @@ impl Record {
             mounts: mounts.collect(),
             network: match plan.network {
                 NetMode::None => "none",
+                NetMode::Allow => "allow",
                 NetMode::Host => "host",
             }
             .to_owned(),

@@ -11,6 +11,7 @@ use super::supervise::Life;
 use super::talk::{Say, Seen};
 use super::wish::Wish;
 use crate::plan::Place;
+use crate::policy::egress::{HostPattern, Rule};
 use crate::sandbox::Running;
 
 /// Nobody waits longer than a day for a program to end.
@@ -57,6 +58,11 @@ impl Life<'_> {
                     let done = self.pause(paused, running).map(|()| None);
                     self.answer_done(client, done);
                 }
+                Wish::Host {
+                    client,
+                    pattern,
+                    allow,
+                } => self.change_hosts(client, pattern, allow),
                 Wish::Mount(client, wanted) => self.mount(client, wanted, running),
                 Wish::Unmount {
                     client,
@@ -82,6 +88,17 @@ impl Life<'_> {
             Err(why) => Say::Refused { why },
         };
         self.answer(client, &say);
+    }
+
+    fn change_hosts(&mut self, client: usize, pattern: HostPattern, allow: bool) {
+        let verb = if allow { "allow" } else { "deny" };
+        let said = format!("{verb} {pattern}");
+        let rule = Rule::new(pattern, said.clone());
+        let done = self.network.change(rule, allow);
+        if done.is_ok() {
+            self.diary.changed("network", None, said);
+        }
+        self.answer_done(client, done.map(|()| None));
     }
 
     fn attach(&mut self, client: usize) {
@@ -114,10 +131,13 @@ impl Life<'_> {
     }
 
     fn show_to(&mut self, client: usize, running: &Running) {
+        let network = self.network.totals(running, &mut self.diary);
         let Some(control) = &mut self.control else {
             return;
         };
         let seen = Seen {
+            network,
+            rules: self.network.rules().cloned(),
             record: Some(self.record.clone()),
             pid: running.pid().as_raw(),
             execs: control.execs(),
@@ -126,6 +146,7 @@ impl Life<'_> {
             mounted: self.mounted.iter().map(noted).collect(),
             paused: self.limits.is_paused,
             limits: self.limits.told(),
+            limited_to: self.limits.in_words(self.plan),
         };
         control.inspected(client, seen);
     }

@@ -15,11 +15,13 @@ use super::control::Control;
 use super::detach;
 use super::diary::Diary;
 use super::directory::Directory;
+use super::doors::Doors;
 use super::error::RunError;
 use super::front::Front;
 use super::limits::Limits;
 use super::listening::open_control;
 use super::manner::Manner;
+use super::network::{Network, RefusedHost};
 use super::outcome::Outcome;
 use super::outputs::Outputs;
 use super::record::{Record, now};
@@ -40,6 +42,7 @@ pub struct Ended {
     pub outcome: Outcome,
     /// What the program was refused, each once.
     pub refused: Vec<Refused>,
+    pub refused_hosts: Vec<RefusedHost>,
     /// Standard streams whose file failed the launcher, and why.
     pub lost: Vec<(usize, io::Error)>,
     pub outputs: Option<PathBuf>,
@@ -70,16 +73,19 @@ fn live(
 ) -> Result<Ended, RunError> {
     let turns = directory.turns()?;
     let signals = watch_signals()?;
+    let network = Network::prepare(plan, std::mem::take(&mut manner.outfit))?;
     let mut limits = Limits::choose(plan, &manner.limits)?;
     if let Some(say) = manner.say {
         limits.told().iter().for_each(|note| say(note));
+        network.published().iter().for_each(|note| say(note));
     }
     let belongings = Belongings {
         directory: directory.path(),
         turns,
+        forget: &network.secrets(),
         cgroup: limits.cgroup(),
     };
-    let ground = limits.ground(directory.path());
+    let ground = limits.ground(plan, directory.path());
     directory.seal()?;
     let mut running = sandbox::launch(plan, filters, Some(belongings))?;
     limits.begin(plan, &running, ground)?;
@@ -93,6 +99,8 @@ fn live(
     let diary = Diary::begin(plan, &manner);
     let mut life = Life::begin(plan, &mut running, control, outputs, told, diary)?;
     life.limits = limits;
+    life.network = network;
+    life.doors.say = manner.say;
     life.write_record(directory.path())?;
     let outcome = life.live(&running, &signals)?;
     // A program that the kernel ended over a limit did not end by itself.
@@ -101,6 +109,7 @@ fn live(
         _ => outcome,
     };
     life.last_words(&outcome);
+    life.network.end(&running, &mut life.diary);
     life.diary.end(&outcome, life.has_program);
     life.record.ended = Some(now());
     life.record.outcome = Some(outcome.clone());
@@ -113,6 +122,7 @@ fn live(
     Ok(Ended {
         outcome,
         refused: life.diary.refusals.all().to_vec(),
+        refused_hosts: std::mem::take(&mut life.network.refused),
         lost: life.front.lost,
         outputs: directory.outputs(),
     })
@@ -136,6 +146,8 @@ pub(super) struct Life<'a> {
     pub(super) mounted: Vec<LiveMount>,
     pub(super) changes: Changes,
     pub(super) limits: Limits,
+    pub(super) network: Network,
+    pub(super) doors: Doors,
     pub(super) not_executed: Option<i32>,
     /// When the program is asked to end, and when it is ended.
     pub(super) ask_at: Option<Instant>,
@@ -172,6 +184,8 @@ impl<'a> Life<'a> {
             mounted: Vec::new(),
             changes: Changes::default(),
             limits: Limits::default(),
+            network: Network::default(),
+            doors: Doors::default(),
             not_executed: None,
             // A limit beyond the end of time is none.
             ask_at: plan
@@ -211,6 +225,7 @@ impl<'a> Life<'a> {
                     self.pass_on(running, signal.ssi_signo as i32);
                 }
             }
+            self.network.progress(running, &mut self.diary);
             self.front.progress()?;
             if let Some(outputs) = &mut self.outputs {
                 outputs.progress(&mut self.control);
@@ -235,6 +250,7 @@ impl<'a> Life<'a> {
             outputs.interests(&mut waiting, behind_until.is_some());
         }
         self.limits.interests(&mut waiting);
+        self.network.interests(&mut waiting);
         self.changes.interests(&mut waiting);
         let next = [
             self.ask_at,
@@ -302,6 +318,7 @@ impl<'a> Life<'a> {
                 Some(outputs) => outputs.take_terminal(master)?,
                 None => self.front.take_terminal(master)?,
             },
+            Some(Message::Listeners(listeners)) => self.open_network(listeners, running)?,
             Some(Message::Starting) => {
                 // A caller that is gone before it has heard the id would never end it.
                 if self.not_executed.is_none()
@@ -314,6 +331,7 @@ impl<'a> Life<'a> {
             // Nobody's shell waits for a session in the background, nor for one that is paused.
             Some(Message::Stopped { .. }) if self.outputs.is_some() || self.limits.is_paused => {}
             Some(Message::Stopped { .. }) => self.stop_with_it(running)?,
+            Some(Message::SharedMemory(tables)) => self.limits.count_shared(tables),
             Some(Message::Refused(what)) => self.diary.refused(&what),
             Some(Message::RefusedCall(told)) => self.diary.refused_call(self.plan, &told),
             Some(Message::Ended { status }) => {
@@ -335,9 +353,11 @@ impl<'a> Life<'a> {
                 | Message::Exec(_)
                 | Message::ExecSignal { .. }
                 | Message::Trees(_)
+                | Message::OpenFiles(_)
                 | Message::Door { .. }
                 | Message::NoDoor { .. }
                 | Message::Loose(_)
+                | Message::Dialer(_)
                 | Message::Stop,
             ) => {}
             // Pid 1 is gone without a word: somebody killed it, and the box with it.
@@ -348,26 +368,6 @@ impl<'a> Life<'a> {
             }
         }
         Ok(None)
-    }
-
-    fn pass_on(&mut self, running: &Running, signal: i32) {
-        if signal == Signal::SIGWINCH as i32 {
-            self.front.resize();
-            return;
-        }
-        if signal == Signal::SIGCONT as i32 && std::mem::take(&mut self.is_woken) {
-            // A second one could undo a ^Z that was typed meanwhile.
-            return;
-        }
-        let ends = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].map(|it| it as i32);
-        if !self.has_program && ends.contains(&signal) {
-            // There is no program to pass it on to: it is meant for the box that stayed.
-            return self.stop(running, GRACE.as_millis() as u64);
-        }
-        if signal == Signal::SIGHUP as i32 && self.end_at.is_none() {
-            self.end_at = Some(Instant::now() + GRACE);
-        }
-        let _ = running.signal(signal);
     }
 
     /// The program was stopped: the launcher stops too, so that the shell gets its turn.

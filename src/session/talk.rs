@@ -1,6 +1,7 @@
 //! What a running session and those who ask it something say to each other: one packet per
 //! sentence, as JSON, with descriptors where they are meant; output of programs as it is.
 
+use std::collections::BTreeMap;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
@@ -14,6 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use super::record::{Record, RecordedMount};
 use super::refusals::Refused;
+use crate::egress::Totals;
+use crate::policy::egress::{HostPattern, Rules};
 use crate::sys;
 
 /// What can be asked of a session.
@@ -57,7 +60,14 @@ pub(super) enum Ask {
         pids: Option<u64>,
         disk: Option<u64>,
         io: Option<u64>,
+        #[serde(default)]
+        files: Option<u64>,
         idle_ms: Option<u64>,
+    },
+    /// Another host from now on, or one less.
+    Host {
+        pattern: HostPattern,
+        allow: bool,
     },
     /// Stop everything in the box where it is, or let it go on.
     Pause {
@@ -120,8 +130,16 @@ pub struct Seen {
     /// What was shown after the start.
     pub mounted: Vec<RecordedMount>,
     pub paused: bool,
-    /// How its limits are held.
+    /// How its limits are held, and which one was met last.
     pub limits: Vec<String>,
+    /// What went through its gateway, and the rules as they are now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<Totals>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rules: Option<Rules>,
+    /// What it is limited to now, in words.
+    #[serde(default)]
+    pub limited_to: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

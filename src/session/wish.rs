@@ -1,6 +1,7 @@
 //! What is wished of a supervisor by those who talk to it.
 
 use crate::limits::Wanted;
+use crate::policy::egress::HostPattern;
 use crate::sandbox::LiveMount;
 
 /// What a request asks of the supervisor itself.
@@ -24,6 +25,11 @@ pub(super) enum Wish {
         client: usize,
         name: String,
         force: bool,
+    },
+    Host {
+        client: usize,
+        pattern: HostPattern,
+        allow: bool,
     },
     Limit(usize, Wanted),
     Pause {
