@@ -5,6 +5,7 @@ DESTDIR ?=
 MOUNT   ?=
 CMD     ?=
 BUBBLEWRAP ?=
+SECONDS ?= 60
 
 # A shell that does not expand ~ after the = sign leaves it to us.
 prefix = $(patsubst ~/%,$(HOME)/%,$(PREFIX))
@@ -13,7 +14,7 @@ bubblewrap = $(patsubst ~/%,$(HOME)/%,$(BUBBLEWRAP))
 scripts = .ci/run $(wildcard packaging/*.sh packaging/*/*.sh)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test vm-test lint bench sessions-test interrupted-test bubblewrap-suite install clean
+.PHONY: help build run test vm-test lint bench sessions-test interrupted-test egress-test fuzz bubblewrap-suite install clean
 
 help: ## this list
 	@echo 'cowork-linux: puts an AI coding agent in a box on Linux'
@@ -49,10 +50,19 @@ bench: build ## launch time, memory and growth beside bwrap, then called as bwra
 	@COWORK_BIN='$(CURDIR)/.build/cowork-linux' cargo bench --locked --profile dev --bench launch
 	@COWORK_BIN='$(CURDIR)/.build/cowork-linux' cargo bench --locked --profile dev --bench bwrap
 	@COWORK_BIN='$(CURDIR)/.build/cowork-linux' cargo bench --locked --profile dev --bench exec
+	@COWORK_BIN='$(CURDIR)/.build/cowork-linux' cargo bench --locked --profile dev --bench egress
 
 sessions-test: build ## 500 sessions beside each other: started, listed, entered, ended, and what they weigh
 	@COWORK_BIN='$(CURDIR)/.build/cowork-linux' COWORK_TEST_SESSIONS=500 \
 		timeout -k 10 10m cargo test --locked --test sessions many_sessions -- --nocapture
+
+fuzz: ## the readers of hostile bytes, SECONDS=60 each; wants a nightly compiler and cargo-fuzz
+	@packaging/fuzz.sh $(SECONDS)
+
+egress-test: build ## 10 000 connections and 100 000 questions through a box's gateway: it must not grow
+	@packaging/test-setup.sh
+	@COWORK_BIN='$(CURDIR)/.build/cowork-linux' COWORK_TEST_CONNECTIONS=10000 COWORK_TEST_QUESTIONS=100000 \
+		timeout -k 10 10m cargo test --locked --test egress load:: -- --nocapture
 
 interrupted-test: build ## kill -9 at every system call of every change of a session; some minutes
 	@COWORK_BIN='$(CURDIR)/.build/cowork-linux' COWORK_TEST_MOMENTS=all \

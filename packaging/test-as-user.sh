@@ -16,7 +16,7 @@ cd "$(dirname "$0")/.."
 user=cowork-tester
 minutes=14 # longer than this for one half is a hang
 if [ "${CI:-}" = true ]; then
-    : "${COWORK_TEST_REQUIRE:=userns,landlock,seccomp,overlay,bwrap,busybox,python,node,java,chromium,claude,sandbox-runtime,cargo,sudo,strace,gdb,rg,sqlite3,zsh,fish}"
+    : "${COWORK_TEST_REQUIRE:=userns,landlock,seccomp,overlay,bwrap,busybox,python,node,java,chromium,claude,sandbox-runtime,cargo,sudo,strace,gdb,rg,sqlite3,curl,wget,git,ssh,requests,go,zsh,fish}"
     export COWORK_TEST_REQUIRE
 fi
 

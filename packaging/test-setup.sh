@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 need=packaging/need.sh
 
 "$need" libseccomp-dev pkg-config gcc=gcc make=make git=git python3=python3 bwrap=bubblewrap \
-    busybox=busybox-static unshare=util-linux ip=iproute2 ps=procps ca-certificates
+    busybox=busybox-static unshare=util-linux ip=iproute2 ps=procps curl=curl openssl=openssl ca-certificates
 
 wanted() {
     "$need" "$@" || {
@@ -23,7 +23,10 @@ wanted musl-gcc=musl-tools strace=strace gdb=gdb rg=ripgrep sqlite3=sqlite3 keyc
 wanted socat=socat dbus-daemon=dbus-daemon
 wanted zsh=zsh fish=fish
 wanted python3-venv python3-pip python3-pytest
-wanted java=default-jre-headless
+# Clients of the network, and an SSH server that is a program and no service.
+wanted wget=wget ssh=openssh-client dropbear-bin python3-requests
+wanted java=default-jre-headless javac=default-jdk-headless
+wanted go=golang-go
 wanted chromium=chromium
 wanted node=nodejs npm=npm
 

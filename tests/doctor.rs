@@ -9,7 +9,7 @@ use std::process::Command;
 use serde_json::Value;
 use support::{Ran, World};
 
-const ROWS: [&str; 14] = [
+const ROWS: [&str; 15] = [
     "kernel",
     "user namespaces",
     "private /proc",
@@ -17,6 +17,7 @@ const ROWS: [&str; 14] = [
     "Landlock",
     "seccomp",
     "keyring",
+    "redirection",
     "overlay",
     "idmapped mounts",
     "cgroup v2",
@@ -52,12 +53,15 @@ static struct sock_filter plain[] = {
     CALL(SYS_clone3, EPERM), WITH_NEWUSER(SYS_clone, EPERM), WITH_NEWUSER(SYS_unshare, EPERM), ALLOW };
 static struct sock_filter landlock[] = { CALL(444, ENOSYS), ALLOW };
 static struct sock_filter keyring[] = { CALL(SYS_keyctl, EPERM), ALLOW };
+static struct sock_filter netfilter[] = {
+    LOAD(nr_), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 3),
+    LOAD(args[2]), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 12, 0, 1), ANSWER(EPROTONOSUPPORT), ALLOW };
 static struct sock_filter mounts[] = { CALL(442, ENOSYS), ALLOW };
 #define USE(name) if (!strcmp(argv[1], #name)) \
     program = (struct sock_fprog){ sizeof name / sizeof *name, name }
 int main(int argc, char **argv) {
     struct sock_fprog program = { 0 };
-    USE(docker); USE(plain); USE(landlock); USE(keyring); USE(mounts);
+    USE(docker); USE(plain); USE(landlock); USE(keyring); USE(netfilter); USE(mounts);
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, 2, &program)) {
         perror("filter");
         return 99;
@@ -253,6 +257,20 @@ fn missing_landlock_is_named() {
     has(&missing, "found", "none (ENOSYS)");
     has(&missing, "remedy", "--allow-missing landlock");
     assert!(all["because"].as_str().unwrap().starts_with("Landlock: "));
+}
+
+#[test]
+fn a_kernel_that_cannot_redirect_is_named_and_run_works_all_the_same() {
+    let doctor = Doctor::new();
+    let usual = json(&doctor.under(&[], &["--json"]).ok());
+    assert_eq!(row(&usual, "redirection")["state"], "good", "{usual}");
+    let all = json(&doctor.behind_filter("netfilter", &["--json"]).ok());
+    let row = row(&all, "redirection");
+    assert_eq!(row["state"], "weaker");
+    has(&row, "found", "nftables refused: Protocol not supported");
+    has(&row, "means", "programs that know a proxy");
+    has(&row, "remedy", "modprobe");
+    assert_eq!(all["works"], true);
 }
 
 #[test]

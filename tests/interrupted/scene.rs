@@ -45,8 +45,8 @@ pub fn at_each_moment(mut strike: impl FnMut(Moment) -> Struck) {
     for moment in &moments {
         hits += usize::from(strike(*moment).was_killed);
     }
-    // The last ones may come a little earlier or later than when they were counted.
-    assert!(hits * 10 >= moments.len() * 8, "{hits} of {moments:?}");
+    // How many calls there are depends a little on what else the machine has to do.
+    assert!(hits * 2 >= moments.len(), "{hits} of {moments:?}");
 }
 
 /// A box that stays, over a folder; and another folder to be shown later.

@@ -157,8 +157,23 @@ fn an_untrusted_project_may_only_tighten() {
     world.user("");
     for (text, key) in [
         ("[net]\nmode = \"host\"", Key::NetMode),
+        ("[net]\nmode = \"allow\"", Key::NetMode),
+        ("[net]\nallow = [\"evil.example\"]", Key::Allow),
+        ("[net]\nbundles = [\"github\"]", Key::Bundles),
+        ("[net]\npublish = [\"8080:80\"]", Key::Publish),
+        ("[net]\nhost-ports = [5432]", Key::HostPorts),
         (
-            "extends = \"claude\"\n[net]\nmode = \"none\"\n[env]\npass = []",
+            "[net]\nsecrets = [\"A=file:~/.ssh/id@evil.example\"]",
+            Key::Secrets,
+        ),
+        ("[net]\ntls-audit = [\"a.example\"]", Key::TlsAudit),
+        (
+            "[net]\nupstream-proxy = \"http://evil.example:80\"",
+            Key::UpstreamProxy,
+        ),
+        ("[net]\nconnections = 4096", Key::Connections),
+        (
+            "extends = \"claude\"\n[net]\nmode = \"none\"\nbundles = []\n[env]\npass = []",
             Key::EnvSet,
         ),
         ("[files]\nmounts = [\"/\"]", Key::Mounts),
@@ -202,6 +217,65 @@ fn an_untrusted_project_may_only_tighten() {
         world.project(text);
         assert_eq!(widening(world.plain()), [key], "{text}");
     }
+}
+
+#[test]
+fn lists_of_hosts_grow_and_who_said_a_host_is_kept() {
+    let world = World::new();
+    let user = "[net]\nmode = \"allow\"\nallow = [\"a.example\"]\ndeny = [\"x.example\"]\n\
+                bundles = [\"github\"]\nrate = \"1M\"\n";
+    world.user(user);
+    let resolved = world
+        .resolve(
+            None,
+            flags("[net]\nallow = [\"b.example:22\", \"A.example\"]\n"),
+        )
+        .unwrap();
+    let net = &resolved.policy.net;
+    let said: Vec<_> = net.allow.iter().map(|rule| rule.said_by.as_str()).collect();
+    assert!(
+        said[0].starts_with("allow a.example of user policy /") && said[0].ends_with("policy.toml"),
+        "{said:?}"
+    );
+    assert_eq!(said[1..], ["--allow-host b.example:22"]);
+    assert_eq!(net.bundles.len(), 1);
+    assert_eq!(resolved.origins.of(Key::Allow).count(), 3);
+    // A project may forbid more and allow less, and not the other way round.
+    world.project("[net]\ndeny = [\"a.example:80\"]\nbundles = []\nrate = \"512K\"\n");
+    let net = world.policy().net;
+    assert_eq!((net.deny.len(), net.bundles.len()), (2, 0));
+    world.project("[net]\nallow = [\"a.example:443\"]\n");
+    assert_eq!(world.policy().net.allow.len(), 2);
+    for (text, key) in [
+        ("[net]\ndeny = []", Key::Deny),
+        ("[net]\nrate = \"none\"", Key::Rate),
+        ("[net]\nallow = [\"a.example:22\"]", Key::Allow),
+    ] {
+        world.project(text);
+        assert_eq!(widening(world.plain()), [key], "{text}");
+    }
+    world.project("[net]\nallow = []\n");
+    assert_eq!(world.policy().net.allow, []);
+}
+
+#[test]
+fn offline_means_no_port_of_the_host_either() {
+    let world = World::new();
+    world.user("[net]\nmode = \"allow\"\npublish = [\"8080:80\"]\nhost-ports = [5432]\n");
+    for name in ["offline", "strict", "default"] {
+        let net = world.named(name).unwrap().policy.net;
+        assert_eq!(net.mode, NetMode::None, "{name}");
+        assert!(
+            net.publish.is_empty() && net.host_ports.is_empty(),
+            "{name}"
+        );
+    }
+    let online = world.named("online").unwrap().policy;
+    assert_eq!(
+        (online.net.mode, online.name.as_str()),
+        (NetMode::Allow, "online")
+    );
+    assert_eq!(online.net.bundles.len(), 3);
 }
 
 #[test]

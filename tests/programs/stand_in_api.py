@@ -85,7 +85,8 @@ class Handler(BaseHTTPRequestHandler):
             self.send(json.dumps(dict(message, content=[block], stop_reason=reason)).encode())
 
 
-server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-with open(PORT_PIPE, "w") as pipe:
-    print(server.server_port, file=pipe)
-server.serve_forever()
+if __name__ == "__main__":
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    with open(PORT_PIPE, "w") as pipe:
+        print(server.server_port, file=pipe)
+    server.serve_forever()

@@ -12,8 +12,13 @@ use serde_json::Value;
 
 use crate::support::{Ran, World, binary};
 
-/// Much longer than anything takes; reached only when something hangs.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+/// Much longer than anything takes; reached only when something hangs. `COWORK_TEST_PATIENCE` is for
+/// machines on which everything takes longer.
+pub fn patience() -> Duration {
+    let given = std::env::var("COWORK_TEST_PATIENCE").ok();
+    let seconds = given.and_then(|text| text.parse().ok()).unwrap_or(30);
+    Duration::from_secs(seconds)
+}
 
 /// A state directory and a runtime directory, and all sessions in them.
 #[derive(Debug)]
@@ -56,7 +61,8 @@ impl Ground {
     pub fn cowork(&self) -> Command {
         let mut command = Command::new("timeout");
         command
-            .args(["--foreground", "-k", "1", "30"])
+            .args(["--foreground", "-k", "1"])
+            .arg(patience().as_secs().to_string())
             .arg(binary());
         self.surround(&mut command);
         command
@@ -79,6 +85,10 @@ impl Ground {
             .env("LANG", "C.UTF-8")
             .current_dir(self.world.path(""))
             .stdin(Stdio::null());
+        // Where a user's systemd can be asked for a cgroup.
+        if let Some(bus) = std::env::var_os("DBUS_SESSION_BUS_ADDRESS") {
+            command.env("DBUS_SESSION_BUS_ADDRESS", bus);
+        }
     }
 
     pub fn say<S: AsRef<OsStr>>(&self, words: &[S]) -> Ran {
@@ -196,7 +206,7 @@ impl Drop for Ground {
 /// Asks again and again; for what nothing tells of by itself.
 #[track_caller]
 pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + patience();
     while !is_so() {
         assert!(Instant::now() < deadline, "not so in time: {what}");
         std::thread::sleep(Duration::from_millis(20));

@@ -1,0 +1,221 @@
+//! Rules, ports and rates of a running session.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::ground::{Ground, eventually};
+use crate::knock::{INSIDE, connect};
+use crate::support::Ran;
+use crate::world::{Canary, HOST4, WEB4, world};
+
+/// Holds a connection to the echo server; for every line says whether it still answers.
+const HOLD: &str = "
+import socket, sys
+line = socket.create_connection((sys.argv[1], 7), 20)
+print('open', flush=True)
+for word in sys.stdin:
+    try:
+        line.sendall(b'x')
+        print('same' if line.recv(1) == b'x' else 'ended', flush=True)
+    except OSError as error:
+        print('ended', flush=True)
+";
+
+/// Ends by itself when the other side ends the connection.
+const WAIT: &str = "
+import socket, sys
+proxy, host = sys.argv[1:]
+if proxy == '-':
+    line = socket.create_connection((host, 7), 20)
+else:
+    line = socket.create_connection(('127.0.0.1', 3128), 20)
+    line.sendall(f'CONNECT {host}:7 HTTP/1.1\\r\\nHost: {host}:7\\r\\n\\r\\n'.encode())
+    assert b' 200 ' in line.recv(4096)
+line.settimeout(None)
+line.sendall(b'x')
+assert line.recv(1) == b'x'
+print('open', flush=True)
+try:
+    got = line.recv(1)
+    print('ended' if got == b'' else got, flush=True)
+except ConnectionResetError:
+    print('ended', flush=True)
+";
+
+/// A program that is talked to line by line.
+struct Talk {
+    child: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+impl Talk {
+    fn start(command: &mut Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let to = child.stdin.take().unwrap();
+        let from = BufReader::new(child.stdout.take().unwrap());
+        Self { child, to, from }
+    }
+
+    fn hear(&mut self) -> String {
+        let mut line = String::new();
+        self.from.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    fn say(&mut self) -> String {
+        writeln!(self.to, "word").unwrap();
+        self.hear()
+    }
+}
+
+impl Drop for Talk {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_host_is_allowed_and_denied_while_the_session_runs() {
+    let ground = Ground::new();
+    let name = world().name_at("later", &[WEB4]);
+    let id = ground.start(&["--allow-host", "allowed.test"], &["sleep", "1000"]);
+    let attempts = [
+        connect(INSIDE.http, &format!("{name}:80")),
+        json!({"do": "connect", "place": [name, 80]}),
+        json!({"do": "dns", "name": name}),
+    ];
+    let before = ground.knock_in(&id, &attempts);
+    assert_eq!(before[0].status(), Some(403), "{before:?}");
+    assert_eq!(before[1].error(), Some("EAI_NONAME"), "{before:?}");
+    assert_eq!(before[2].heard()["code"], 3, "{before:?}");
+    assert!(world().questions(&name).is_empty());
+
+    ground.say(&["allow", &id, &name]).ok();
+    let during = ground.knock_in(&id, &attempts);
+    assert!(during[0].text().contains("\"port\": 80"), "{during:?}");
+    assert!(during[1].text().contains("404"), "{during:?}");
+    assert_eq!(during[2].heard()["code"], 0, "{during:?}");
+
+    ground.say(&["deny", &id, &name]).ok();
+    let after = ground.knock_in(&id, &attempts);
+    assert_eq!(after[0].status(), Some(403), "{after:?}");
+    assert!(
+        after[1].error().is_some_and(|why| why != "timeout"),
+        "{after:?}"
+    );
+    assert_eq!(after[2].heard()["code"], 3, "{after:?}");
+    // What is no host is said to be none, and a session that is none too.
+    assert_ne!(ground.say(&["allow", &id, "a..b"]).code, 0);
+    assert_ne!(ground.say(&["allow", "nobody", &name]).code, 0);
+}
+
+/// NW-60
+#[test]
+fn an_open_tunnel_ends_with_its_rule_and_others_go_on() {
+    let ground = Ground::new();
+    let name = world().name_at("held", &[WEB4]);
+    let other = world().name_at("other", &[WEB4]);
+    let rules = [format!("{name}:7"), format!("{other}:7")];
+    let flags = ["--allow-host", &rules[0], "--allow-host", &rules[1]];
+    let id = ground.start(&flags, &["sleep", "1000"]);
+    let enter = |words: &[&str]| {
+        let mut command = ground.cowork();
+        command
+            .args(["exec", "-i", &id, "--", "python3", "-c"])
+            .args(words);
+        Talk::start(&mut command)
+    };
+    let mut stays = enter(&[HOLD, &other]);
+    assert_eq!(stays.hear(), "open");
+    let mut direct = enter(&[WAIT, "-", &name]);
+    assert_eq!(direct.hear(), "open");
+    let mut proxied = enter(&[WAIT, "http", &name]);
+    assert_eq!(proxied.hear(), "open");
+
+    ground.say(&["deny", &id, &format!("{name}:7")]).ok();
+    assert_eq!(direct.hear(), "ended");
+    assert_eq!(proxied.hear(), "ended");
+    assert_eq!(stays.say(), "same");
+    // Denied by a wider rule, the other one ends too.
+    ground.say(&["deny", &id, "*.names.test:*"]).ok();
+    assert_eq!(stays.say(), "ended");
+}
+
+#[test]
+fn a_published_port_leads_into_the_box_and_only_from_where_it_should() {
+    let ground = Ground::new();
+    let serve = "import http.server, os
+server = http.server.ThreadingHTTPServer(('127.0.0.1', 8000), http.server.SimpleHTTPRequestHandler)
+open('serving', 'w').close(); server.serve_forever()";
+    std::fs::write(ground.work().join("page"), "a page of the box\n").unwrap();
+    let fetch =
+        |place: &str| ground.control(&format!("curl -sS --max-time 20 http://{place}/page"));
+    assert_eq!(fetch("127.0.0.1:18080").code, 7, "nobody there before");
+    let wide = format!("{HOST4}:18081:8000");
+    let id = ground.start(
+        &["-p", "18080:8000", "-p", &wide],
+        &["python3", "-c", serve],
+    );
+    ground.waits_for(&ground.work().join("serving"));
+    fetch("127.0.0.1:18080").ok().says("a page of the box");
+    assert_eq!(fetch(&format!("{HOST4}:18080")).code, 7, "loopback only");
+    fetch(&format!("{HOST4}:18081"))
+        .ok()
+        .says("a page of the box");
+    assert_eq!(fetch("127.0.0.1:18081").code, 7);
+    assert_eq!(fetch("127.0.0.1:8000").code, 7);
+    ground.say(&["stop", &id]).ok();
+    eventually("the port is closed", || fetch("127.0.0.1:18080").code == 7);
+}
+
+#[test]
+fn a_port_that_is_taken_is_said_before_anything_starts() {
+    let ground = Ground::new();
+    let taken = Canary::on_the_host("127.0.0.1");
+    let flag = format!("{}:8000", taken.port);
+    let ran = Ran::of(ground.running(&["-p", &flag]).arg("true"));
+    assert_eq!(ran.code, 125, "{ran:?}");
+    assert!(ran.err.contains(&taken.port.to_string()), "{ran:?}");
+}
+
+#[test]
+fn one_port_of_the_host_is_reached_and_no_other() {
+    let ground = Ground::new();
+    let open = Canary::on_the_host("127.0.0.1");
+    let closed = Canary::on_the_host("127.0.0.1");
+    let attempts = [
+        json!({"do": "connect", "place": ["127.0.0.1", open.port]}),
+        json!({"do": "connect", "place": ["127.0.0.1", closed.port]}),
+        connect(INSIDE.http, &format!("127.0.0.1:{}", closed.port)),
+    ];
+    let flag = open.port.to_string();
+    let came = ground.knock(&["--host-port", &flag], &attempts);
+    assert!(came[0].is_canary(), "{came:?}");
+    assert_eq!(came[1].error(), Some("ECONNREFUSED"), "{came:?}");
+    assert_eq!(came[2].status(), Some(403), "{came:?}");
+    assert_eq!((open.visits(), closed.visits()), (1, 0));
+}
+
+#[test]
+fn a_rate_holds() {
+    let ground = Ground::new();
+    let name = world().name_at("fast", &[WEB4]);
+    let size = 3 << 20;
+    let script = format!("curl -sS http://{name}/bytes/{size} | wc -c");
+    let timed = |flags: &[&str]| {
+        let start = Instant::now();
+        let ran = ground.sh(flags, &script).ok();
+        assert_eq!(ran.out.trim(), size.to_string());
+        start.elapsed()
+    };
+    // Three mebibytes at one in a second, of which one may come at once.
+    let held = timed(&["--allow-host", &name, "--net-rate", "1M"]);
+    assert!(held > Duration::from_millis(1500), "{held:?}");
+    timed(&["--allow-host", &name]);
+}
