@@ -238,3 +238,10 @@ fn no_request_is_taken_for_something_else() {
         is_request
     });
 }
+
+#[test]
+fn no_request_reaches_anybody_that_nobody_allowed() {
+    throw("requests", FEWER, |bytes| {
+        fuzzing::requests(bytes).contains(&403)
+    });
+}

@@ -3,6 +3,7 @@
 //! that another reader of the same protocol can be asked for its opinion.
 
 use super::dns;
+use super::http;
 use super::names::Names;
 use super::sniff::{Sniffed, sniff};
 use super::socks::{self, Heard};
@@ -106,4 +107,28 @@ pub fn host_pattern(bytes: &[u8]) -> Option<String> {
     let again = pattern.to_string();
     assert_eq!(HostPattern::parse(&again), Ok(pattern), "{again}");
     Some(again)
+}
+
+/// What a proxy answers that may reach nobody: the statuses, one for each request.
+pub fn requests(bytes: &[u8]) -> Vec<u16> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let Ok(runtime) = runtime else {
+        panic!("there is no runtime");
+    };
+    let answered = tokio::task::LocalSet::new().block_on(&runtime, http::answers(bytes));
+    let text = format!("\n{}", String::from_utf8_lossy(&answered));
+    // Our own words are on one line each, so that what begins one like this is an answer.
+    let answers = text.split("\nHTTP/1.").skip(1);
+    let statuses: Vec<u16> = answers
+        .map(|answer| answer[2..5].parse().unwrap_or(0))
+        .collect();
+    for status in &statuses {
+        assert!(
+            (400..600).contains(status),
+            "nobody may be reached, but: {status}"
+        );
+    }
+    statuses
 }

@@ -182,3 +182,23 @@ fn without_a_key_there_is_no_gateway() {
         assert_eq!(answer.status(), 400);
     });
 }
+
+#[test]
+fn an_answer_that_is_not_wanted_any_more_is_not_waited_for() {
+    run(async {
+        let host = TestHost::new(|mut talk| async move {
+            talk.message().await;
+            // Thinks, and says nothing: only the other side can end this.
+            assert_eq!(talk.rest().await, "");
+        })
+        .await;
+        let (gate, _) = with_key(&host, "ANTHROPIC_API_KEY=sk-ant-real@api.test", "");
+        let mut inside = Talk::to(claude(&gate).await).await;
+        inside.say("GET / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        while host.visits.get() == 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        drop(inside);
+        host.is_done_with(1).await;
+    });
+}

@@ -16,6 +16,7 @@ use crate::egress::dial::Dialer;
 use crate::egress::gate::{Ask, Gate, Way};
 use crate::egress::http::{self, Means};
 use crate::egress::names::Names;
+use crate::egress::pace::Pace;
 use crate::egress::resolve::Resolver;
 use crate::egress::{Connection, Hear, Request, Secrets, StandIns};
 use crate::policy::egress::{Host, HostPattern, Name, Rule, Rules, SecretSpec};
@@ -64,6 +65,10 @@ pub(super) fn rule(pattern: &str) -> Rule {
 
 /// A gate whose rules allow these patterns. Names of hosts are known by `name`.
 pub(super) fn gate(allow: &[String], means: Means) -> Rc<Gate> {
+    gate_and_pace(allow, means, None)
+}
+
+fn gate_and_pace(allow: &[String], means: Means, pace: Option<Pace>) -> Rc<Gate> {
     let rules = Rules {
         allow: allow.iter().map(|pattern| rule(pattern)).collect(),
         deny: Vec::new(),
@@ -71,7 +76,7 @@ pub(super) fn gate(allow: &[String], means: Means) -> Rc<Gate> {
     Rc::new(Gate {
         rules: rules.into(),
         names: Names::new(16).into(),
-        accounts: Accounts::new(64, None),
+        accounts: Accounts::new(64, pace),
         resolver: Resolver::new(),
         dialer: Dialer::new(None),
         http: means,
@@ -84,9 +89,17 @@ pub(super) fn gate_to(host: &TestHost) -> Rc<Gate> {
 }
 
 pub(super) fn gate_with(host: &TestHost, means: Means) -> Rc<Gate> {
+    gate_for(host, means, None)
+}
+
+pub(super) fn gate_at(host: &TestHost, pace: Option<Pace>) -> Rc<Gate> {
+    gate_for(host, Means::default(), pace)
+}
+
+fn gate_for(host: &TestHost, means: Means, pace: Option<Pace>) -> Rc<Gate> {
     let port = host.port;
     let allow = [format!("api.test:{port}"), format!("127.0.0.1:{port}")];
-    let gate = gate(&allow, means);
+    let gate = gate_and_pace(&allow, means, pace);
     name(&gate, "api.test");
     gate
 }

@@ -29,6 +29,8 @@ mod ground_tests;
 #[cfg(test)]
 mod headers_tests;
 #[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
 mod origin_tests;
 #[cfg(test)]
 mod proxy_tests;
@@ -191,6 +193,25 @@ async fn greeted(inside: &mut TcpStream) -> Option<Vec<u8>> {
     }
 }
 
+/// What a proxy says to these bytes whose gate lets nobody by; for those who throw them.
+pub(super) async fn answers(bytes: &[u8]) -> Vec<u8> {
+    if let Err(wrong) = first::check(bytes) {
+        return wrong.bytes();
+    }
+    let gate = Gate::shut();
+    let (mut inside, ours) = tokio::io::duplex(BUFFER);
+    let from = SocketAddr::new(std::net::Ipv4Addr::LOCALHOST.into(), 1);
+    let attended = attend(ours, bytes.to_vec(), Manner::Proxy, from, None, &gate);
+    let hearing = async {
+        let mut heard = Vec::new();
+        let _ = inside.shutdown().await;
+        let _ = inside.read_to_end(&mut heard).await;
+        heard
+    };
+    let talked = async { drop(attended.await) };
+    tokio::join!(hearing, talked).0
+}
+
 /// A connection after HTTP is over on it.
 struct Left<T> {
     stream: T,
@@ -210,6 +231,9 @@ async fn attend<T: AsyncRead + AsyncWrite + Unpin>(
     outside: Option<Outside>,
     gate: &Rc<Gate>,
 ) -> Option<Left<T>> {
+    // Programs may say that they have no more to ask and wait for the answer. From Claude the same
+    // means that the answer is not wanted any more, and its host works hard for one.
+    let may_be_done = !matches!(manner, Manner::Claude);
     let clock = Clock::new();
     let near = Near::new(stream, first, &clock);
     let visit = Rc::new(Visit {
@@ -229,6 +253,7 @@ async fn attend<T: AsyncRead + AsyncWrite + Unpin>(
     };
     let mut connection = Builder::new()
         .timer(TokioTimer::new())
+        .half_close(may_be_done)
         .header_read_timeout(HEAD_TIME)
         .max_headers(HEADERS)
         .max_header_size(HEAD)

@@ -6,9 +6,11 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::Notify;
 
 use super::ground_tests::{
-    Talk, TestHost, gate, gate_to, journal, name, proxy, rule, run, run_fast,
+    Talk, TestHost, gate, gate_at, gate_to, journal, name, proxy, rule, run, run_fast,
 };
 use crate::egress::http::Means;
+use crate::egress::pace::Pace;
+use crate::policy::egress::Rate;
 
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX-Answer: Yes\r\n\r\nhello";
 
@@ -97,6 +99,42 @@ fn a_host_that_hung_up_meanwhile_is_called_again() {
             assert_eq!(inside.ask(&ask).await.status(), 200);
             assert_eq!(host.visits.get(), visit);
         }
+    });
+}
+
+#[test]
+fn a_question_without_an_answer_is_asked_again_if_that_changes_nothing() {
+    run(async {
+        let host = TestHost::new(|mut talk| async move {
+            talk.message().await;
+            talk.say(OK).await;
+            // Hears the next one out, and hangs up.
+            talk.message().await;
+        })
+        .await;
+        let gate = gate_to(&host);
+        let at = proxy(&gate).await;
+        let a = format!("api.test:{}", host.port);
+        let first = format!("GET http://{a}/ HTTP/1.1\r\nHost: {a}\r\n\r\n");
+        for (method, body, status, visits) in [
+            ("GET", "", 200, 2),
+            ("POST", "Content-Length: 0\r\n", 502, 3),
+            ("PUT", "Content-Length: 4\r\n", 502, 4),
+        ] {
+            let mut inside = Talk::to(at).await;
+            assert_eq!(inside.ask(&first).await.status(), 200);
+            let more = if body.contains('4') { "body" } else { "" };
+            let answer = inside
+                .ask(&format!(
+                    "{method} http://{a}/ HTTP/1.1\r\nHost: {a}\r\n{body}\r\n{more}"
+                ))
+                .await;
+            assert_eq!(answer.status(), status, "{method}");
+            assert_eq!(host.visits.get(), visits, "{method}");
+        }
+        // What was asked twice is one request in the journal.
+        let (_, requests) = journal(&gate);
+        assert_eq!(requests.len(), 6, "{requests:?}");
     });
 }
 
@@ -486,33 +524,39 @@ fn an_answer_that_breaks_off_is_not_made_to_look_whole() {
 }
 
 #[test]
-fn a_program_that_goes_away_takes_its_request_with_it() {
+fn a_program_that_has_said_its_last_is_answered() {
     run(async {
-        let gone = Rc::new(Notify::new());
-        let tell = Rc::clone(&gone);
-        let host = TestHost::new(move |mut talk| {
-            let tell = Rc::clone(&tell);
-            async move {
-                talk.message().await;
-                // Nothing is answered, so only the other side can end this.
-                assert_eq!(talk.rest().await, "");
-                tell.notify_one();
-            }
+        let host = TestHost::answering(OK).await;
+        let gate = gate_to(&host);
+        let mut inside = Talk::to(proxy(&gate).await).await;
+        let a = format!("api.test:{}", host.port);
+        let ask = format!("GET http://{a}/ HTTP/1.1\r\nHost: {a}\r\n\r\n");
+        inside.say(&ask).await;
+        inside.stream.shutdown().await.unwrap();
+        assert_eq!(inside.rest().await, OK);
+    });
+}
+
+#[test]
+fn a_program_that_goes_away_takes_its_download_with_it() {
+    run(async {
+        let host = TestHost::new(|mut talk| async move {
+            talk.message().await;
+            talk.say("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+                .await;
+            // Until nobody takes it any more.
+            while talk.stream.write_all(b"5\r\nhello\r\n").await.is_ok() {}
         })
         .await;
         let gate = gate_to(&host);
-        let port = host.port;
         let mut inside = Talk::to(proxy(&gate).await).await;
+        let a = format!("api.test:{}", host.port);
         inside
-            .say(&format!(
-                "GET http://api.test:{port}/ HTTP/1.1\r\nHost: api.test:{port}\r\n\r\n"
-            ))
+            .say(&format!("GET http://{a}/ HTTP/1.1\r\nHost: {a}\r\n\r\n"))
             .await;
-        while host.visits.get() == 0 {
-            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-        }
+        assert!(inside.until("hello").await.ends_with("hello"));
         drop(inside);
-        gone.notified().await;
+        host.is_done_with(1).await;
     });
 }
 
@@ -555,5 +599,34 @@ fn plain_http_in_a_tunnel_is_looked_at_like_any_other() {
         let other = "GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n";
         assert_eq!(inside.ask(other).await.status(), 403);
         assert_eq!(host.heard(), [fine]);
+    });
+}
+
+#[test]
+fn a_rate_holds_for_requests_and_answers_together() {
+    run_fast(async {
+        let host = TestHost::new(|mut talk| async move {
+            talk.message().await;
+            let body = "x".repeat(30_000);
+            talk.say(&format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: 30000\r\n\r\n{body}"
+            ))
+            .await;
+        })
+        .await;
+        let gate = gate_at(&host, Some(Pace::new(Rate(10_000))));
+        let mut inside = Talk::to(proxy(&gate).await).await;
+        let a = format!("api.test:{}", host.port);
+        let body = "y".repeat(20_000);
+        // On a clock that jumps, so it says how long one would have waited.
+        let began = tokio::time::Instant::now();
+        let answer = inside
+            .ask(&format!(
+                "POST http://{a}/ HTTP/1.1\r\nHost: {a}\r\nContent-Length: 20000\r\n\r\n{body}"
+            ))
+            .await;
+        assert_eq!(answer.body.len(), 30_000);
+        let took = began.elapsed().as_secs_f64();
+        assert!((4.0..8.0).contains(&took), "50 KB at 10 KB/s took {took} s");
     });
 }
