@@ -304,3 +304,68 @@ fn another_proxy_may_stand_before_the_world() {
     }
     assert!(world().requests(&other).is_empty());
 }
+
+/// Where the kernel cannot redirect, the proxies are there, and the plan says who is served.
+#[test]
+fn without_redirection_the_proxies_remain() {
+    let ground = Ground::new();
+    let name = world().name_at("proxied", &[WEB4]);
+    let other = world().name_at("other", &[WEB4]);
+    let policy = ground
+        .scratch
+        .write("proxies.toml", "[net]\nredirect = false\n");
+    let flags = [
+        "--profile",
+        policy.to_str().unwrap(),
+        "--allow-host",
+        name.as_str(),
+    ];
+    let script = format!(
+        "curl -sS http://{name}/echo; curl -sS --cacert ca.pem https://{name}/echo
+        curl -sS -x socks5h://127.0.0.1:1080 http://{name}/echo"
+    );
+    let ran = ground.sh(&flags, &script).ok();
+    assert_eq!(ran.out.matches("\"method\": \"GET\"").count(), 3, "{ran:?}");
+    let attempts = [
+        connect(INSIDE.http, &format!("{other}:80")),
+        json!({"do": "connect", "place": [WEB4, 80]}),
+        json!({"do": "connect", "place": [other, 80]}),
+    ];
+    let came = ground.knock(&flags, &attempts);
+    assert_eq!(came[0].status(), Some(403), "{came:?}");
+    for came in &came[1..] {
+        assert!(came.error().is_some_and(|why| why != "timeout"), "{came:?}");
+    }
+    assert!(world().requests(&other).is_empty());
+    let plan = ground.say(
+        &[
+            &["run", "--dry-run", "--network", "allow"][..],
+            &flags,
+            &["--", "true"],
+        ]
+        .concat(),
+    );
+    assert!(
+        plan.ok().out.contains("prox"),
+        "the plan says who is served"
+    );
+}
+
+/// The lists of hosts that this computer's own tools use.
+#[test]
+fn the_registries_of_this_computer_are_reached() {
+    let ground = Ground::new();
+    let mirror = world().name_at("mirror", &[WEB4]);
+    ground
+        .scratch
+        .write("home/.npmrc", &format!("registry=https://{mirror}/npm/\n"));
+    let attempts = [
+        connect(INSIDE.http, &format!("{mirror}:443")),
+        connect(INSIDE.http, "denied.test:443"),
+    ];
+    let came = ground.knock(&["--bundle", "registries"], &attempts);
+    assert_eq!(came[0].status(), Some(200), "{came:?}");
+    assert_eq!(came[1].status(), Some(403), "{came:?}");
+    let came = ground.knock(&["--allow-host", "allowed.test"], &attempts);
+    assert_eq!(came[0].status(), Some(403), "{came:?}");
+}

@@ -123,7 +123,14 @@ impl Ground {
     }
 
     /// The session's gateway: the child of its supervisor that is not in the box.
+    #[track_caller]
     pub(crate) fn gateway(&self, id: &str) -> u32 {
+        let found = self.gateways(id);
+        assert_eq!(found.len(), 1, "one gateway");
+        found[0]
+    }
+
+    pub(crate) fn gateways(&self, id: &str) -> Vec<u32> {
         let seen = self.json(&["inspect", id]);
         let supervisor = seen["record"]["supervisor"]["pid"].as_u64().unwrap();
         let inside = seen["seen"]["pid"].as_u64().unwrap();
@@ -131,12 +138,12 @@ impl Ground {
         let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         let is_its_child = |pid: &u32| {
             let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
-            status.is_ok_and(|text| text.contains(&format!("PPid:\t{supervisor}\n")))
+            status.is_ok_and(|text| {
+                text.contains(&format!("PPid:\t{supervisor}\n")) && !text.contains("State:\tZ")
+            })
         };
-        let mut children = pids.filter(|pid| u64::from(*pid) != inside && is_its_child(pid));
-        let gateway = children.next().expect("a gateway");
-        assert_eq!(children.next(), None, "one gateway");
-        gateway
+        pids.filter(|pid| u64::from(*pid) != inside && is_its_child(pid))
+            .collect()
     }
 
     pub(crate) fn work(&self) -> std::path::PathBuf {

@@ -219,3 +219,39 @@ fn a_rate_holds() {
     assert!(held > Duration::from_millis(1500), "{held:?}");
     timed(&["--allow-host", &name]);
 }
+
+/// The box lives on, and so do its doors: somebody else stands behind them.
+#[test]
+fn a_gateway_that_dies_is_replaced() {
+    let ground = Ground::new();
+    let id = ground.start(&["--allow-host", "allowed.test"], &["sleep", "1000"]);
+    let first = ground.gateway(&id);
+    let attempts = [
+        connect(INSIDE.http, "allowed.test:80"),
+        connect(INSIDE.http, "denied.test:80"),
+    ];
+    let kill = nix::sys::signal::kill;
+    kill(
+        nix::unistd::Pid::from_raw(first as i32),
+        nix::sys::signal::Signal::SIGKILL,
+    )
+    .unwrap();
+    eventually("there is another one", || {
+        ground.gateways(&id).iter().any(|pid| *pid != first)
+    });
+    let came = ground.knock_in(&id, &attempts);
+    assert!(came[0].text().contains("\"port\": 80"), "{came:?}");
+    assert_eq!(came[1].status(), Some(403), "{came:?}");
+}
+
+#[test]
+fn a_box_without_a_network_has_no_gateway() {
+    let ground = Ground::new();
+    let mut command = ground.cowork();
+    command.args(["run", "-d", "-q", "--network", "none", "--mount"]);
+    command.arg(ground.work()).args(["--", "sleep", "1000"]);
+    let id = Ran::of(&mut command).ok().out.trim().to_owned();
+    assert_eq!(ground.gateways(&id), Vec::<u32>::new());
+    let other = ground.start(&["--allow-host", "allowed.test"], &["sleep", "1000"]);
+    assert_eq!(ground.gateways(&other).len(), 1, "they are seen");
+}

@@ -178,21 +178,44 @@ fn tls_of_other_hosts_is_not_touched() {
 
 #[test]
 fn a_secret_is_in_no_file_no_variable_and_no_memory_of_the_box() {
+    for source in ["env", "file", "said"] {
+        stays_outside(source);
+    }
+}
+
+fn stays_outside(source: &str) {
     let ground = Ground::new();
     let value = secret_value();
     let fine = world().name_at("fine", &[WEB4]);
+    let file = ground.scratch.write("key", &format!("{value}\n"));
+    let from = match source {
+        "env" => "env:REAL".to_owned(),
+        "file" => format!("file:{}", file.display()),
+        _ => value.clone(),
+    };
+    let secret = format!("TOKEN={from}@{fine}:X-Token");
     let mut command = ground.cowork();
     command
-        .args(["run", "-d", "-q", "--network", "allow"])
-        .args(flags_for(&fine, ":X-Token"))
+        .args([
+            "run",
+            "-d",
+            "-q",
+            "--network",
+            "allow",
+            "--allow-host",
+            &fine,
+        ])
+        .args(["--secret", &secret, "--tls-audit", &fine])
         .arg("--mount")
         .arg(ground.work())
         .args(["--", "sh", "-c"])
         .arg(format!(
             "curl -sS https://{fine}/hold > /dev/null &
             while :; do curl -sS -o /dev/null https://{fine}/echo; touch asked; sleep 1; done"
-        ))
-        .env("REAL", &value);
+        ));
+    if source == "env" {
+        command.env("REAL", &value);
+    }
     let id = Ran::of(&mut command).ok().out.trim().to_owned();
     ground.waits_for(&ground.work().join("asked"));
     let stand_in = ground

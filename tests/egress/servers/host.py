@@ -11,6 +11,7 @@ import errno
 import json
 import os
 import shutil
+import signal
 import socket
 import sys
 
@@ -126,6 +127,9 @@ def look(pid, start, end, needles):
 
 
 async def main(folder):
+    # It ends with its standard input, and puts things in order then; not when everybody around is told to end.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, lambda: None)
     internet = await cable.lay(folder)
     canaries = Canaries()
 
