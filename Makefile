@@ -35,7 +35,7 @@ test: lint ## everything: lint, then the tests as an ordinary user and as root
 	@packaging/test-setup.sh
 	@packaging/test-as-user.sh
 
-vm-test: ## the limits that the kernel holds, in a virtual machine with systemd and cgroup v2; the first time as root
+vm-test: build ## the limits that the kernel holds, in a virtual machine with systemd and cgroup v2; the first time as root
 	@packaging/vm-test.sh
 
 lint: ## cargo fmt and clippy, shellcheck where it is installed
@@ -56,7 +56,7 @@ sessions-test: build ## 500 sessions beside each other: started, listed, entered
 	@COWORK_BIN='$(CURDIR)/.build/cowork-linux' COWORK_TEST_SESSIONS=500 \
 		timeout -k 10 10m cargo test --locked --test sessions many_sessions -- --nocapture
 
-fuzz: ## the readers of hostile bytes, SECONDS=60 each; wants a nightly compiler and cargo-fuzz
+fuzz: ## the readers of hostile bytes, SECONDS=60 each; wants cargo-fuzz
 	@packaging/fuzz.sh $(SECONDS)
 
 egress-test: build ## 10 000 connections and 100 000 questions through a box's gateway: it must not grow

@@ -20,7 +20,7 @@ disk() {
     echo "-drive if=none,id=$1,format=raw,file=$2,cache=unsafe${3:-} -device virtio-blk-pci,drive=$1"
 }
 # shellcheck disable=SC2046 # the words of a disk are meant to be split
-timeout -k 5 "${COWORK_VM_MINUTES:-45}m" \
+timeout -k 5 "${COWORK_VM_MINUTES:-60}m" \
     "$libraries/ld-linux-x86-64.so.2" --library-path "$libraries:$libraries/pulseaudio" \
     "$qemu/usr/bin/qemu-system-x86_64" \
     -L "$qemu/usr/share/qemu" -L "$qemu/usr/share/seabios" -nodefaults -no-user-config -display none \
