@@ -104,6 +104,18 @@ fn peers(
     } else {
         missing.push("socat");
     }
+    // Both make a device in the box, and one of them waits for ever if it may not.
+    let device = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/net/tun");
+    if device.is_err() {
+        missing.extend([
+            "pasta (no right to /dev/net/tun)",
+            "slirp4netns (no right to /dev/net/tun)",
+        ]);
+        return Ok(missing);
+    }
     // It takes on another number when root starts it, and then has no rights to the rest.
     if there("pasta") && !nix::unistd::getuid().is_root() {
         let mut command = Command::new("pasta");
@@ -261,11 +273,15 @@ fn serve() -> Answer<SocketAddr> {
     let address: IpAddr = probe.local_addr()?.ip();
     let listener = TcpListener::bind((address, 0))?;
     let host = listener.local_addr()?;
-    thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            thread::spawn(move || served(stream));
-        }
-    });
+    // The peers lead an address of their own to the host's loopback.
+    let near = TcpListener::bind(("127.0.0.1", host.port()))?;
+    for listener in [listener, near] {
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                thread::spawn(move || served(stream));
+            }
+        });
+    }
     Ok(host)
 }
 
