@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 
 use nix::sys::socket::{
-    ControlMessage, ControlMessageOwned, MsgFlags, UnixCredentials, getsockopt, recvmsg, sendmsg,
-    sockopt,
+    ControlMessage, ControlMessageOwned, MsgFlags, UnixCredentials, getsockopt, recv, recvmsg,
+    sendmsg, sockopt,
 };
 use serde::{Deserialize, Serialize};
 
@@ -214,7 +214,10 @@ impl Line {
 
     /// The next packet; `None` when the other side is gone.
     pub(super) fn receive(&self) -> io::Result<Option<Packet>> {
-        let mut buffer = vec![0u8; LONGEST];
+        // Room for the longest sentence would be made, looked through and given back for every short one.
+        let whole = MsgFlags::MSG_PEEK | MsgFlags::MSG_TRUNC;
+        let length = recv(self.0.as_raw_fd(), &mut [], whole)?;
+        let mut buffer = vec![0u8; length.clamp(1, LONGEST)];
         let mut parts = [IoSliceMut::new(&mut buffer)];
         let mut space = nix::cmsg_space!([RawFd; ROOM_FOR_FDS]);
         let flags = MsgFlags::MSG_CMSG_CLOEXEC;
@@ -230,7 +233,6 @@ impl Line {
             return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
         }
         buffer.truncate(length);
-        buffer.shrink_to_fit();
         Ok((length > 0).then_some(Packet { bytes: buffer, fds }))
     }
 }
