@@ -67,8 +67,9 @@ impl Control {
         let before = umask(Mode::from_bits_truncate(0o177));
         let bound = socket::address(runtime, id).and_then(|at| {
             match bind(listener.as_raw_fd(), &at.address) {
-                // Left by one that was killed: the session's lock is ours, so nobody uses it.
-                Err(Errno::EADDRINUSE) => {
+                // Left by one that was killed. The session's lock is ours, so nobody should use it; but a
+                // lock that was moved away tells nothing.
+                Err(Errno::EADDRINUSE) if !socket::has_listener(runtime, id) => {
                     std::fs::remove_file(&path)?;
                     Ok(bind(listener.as_raw_fd(), &at.address)?)
                 }

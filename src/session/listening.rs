@@ -1,7 +1,9 @@
 //! Whether and where a session can be talked to.
 
+use std::io;
+
 use super::control::Control;
-use super::directory::Directory;
+use super::directory::{Directory, DirectoryError};
 use super::error::RunError;
 use super::manner::Manner;
 use super::socket;
@@ -22,6 +24,9 @@ pub(super) fn open_control(
         .and_then(|()| Control::open(&manner.runtime, &session.id));
     match opened {
         Ok(control) => Ok(Some(control)),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            Err(DirectoryError::Running(session.id.clone()).into())
+        }
         Err(error) if manner.detached.is_none() => {
             if let Some(say) = manner.say {
                 say(&format!("nobody can join this session: {error}"));

@@ -375,3 +375,25 @@ fn one_that_runs_is_not_removed_though_its_files_are_damaged() {
     }
     outside.is_untouched("one that runs");
 }
+
+#[test]
+fn no_second_one_starts_beside_one_whose_lock_is_gone() {
+    let ground = Ground::new();
+    let id = ground.start(&["--name", "s"], &["sleep", "1000"]);
+    fs::remove_file(ground.folder(&id).join("lock")).unwrap();
+    for words in [
+        &["run", "-q", "--name", "s", "--", "true"][..],
+        &["run", "-q", "-d", "--name", "s", "--", "true"],
+    ] {
+        let ran = ground.say(words);
+        assert_eq!(ran.code, 125, "{ran:?}");
+        assert!(ran.err.contains("it is running already"), "{ran:?}");
+    }
+    ground.exec(&id, &["true"]).ok();
+    // One that was killed leaves a socket as well, and is in nobody's way.
+    let supervisor = nix::unistd::Pid::from_raw(ground.supervisor(&id));
+    nix::sys::signal::kill(supervisor, nix::sys::signal::Signal::SIGKILL).unwrap();
+    eventually("it is gone", || ground.processes().is_empty());
+    assert!(exists(&ground.socket(&id)));
+    ground.say(&["run", "-q", "--name", "s", "--", "true"]).ok();
+}
