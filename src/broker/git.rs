@@ -36,9 +36,30 @@ impl Case<'_> {
             }
         };
         git_config::check_change(&old, &new, &to.below).map_err(refuse)?;
+        let is_own =
+            self.is_own_or_free(&from.dir, from.name()) && self.is_own_or_free(&to.dir, to.name());
         write(&to.dir, to.name(), &new, mode)?;
+        if is_own {
+            self.note_made(to);
+        }
         unlinkat(&from.dir, from.name(), UnlinkatFlags::NoRemoveDir)?;
         Ok(Answer::Done)
+    }
+
+    /// Writes a file anew, which stays whose it was; where there was none it is the program's.
+    pub(super) fn write_file(
+        &self,
+        dir: &OwnedFd,
+        name: &CStr,
+        content: &[u8],
+        mode: u32,
+    ) -> Result<(), Answer> {
+        let is_own = self.is_own_or_free(dir, name);
+        write(dir, name, content, mode)?;
+        if is_own {
+            self.note_named(dir, name);
+        }
+        Ok(())
     }
 
     pub(super) fn config_is_harmless(&self, place: &Place<'_>) -> bool {
@@ -62,7 +83,7 @@ impl Case<'_> {
         }
         match read(dir, name)? {
             Some((content, mode)) if git_config::is_all_harmless(&content, place) => {
-                write(dir, name, &content, mode)?;
+                self.write_file(dir, name, &content, mode)?;
                 Ok(true)
             }
             _ => Ok(false),
@@ -86,7 +107,7 @@ pub(super) fn read(dir: &OwnedFd, name: &CStr) -> Result<Option<(Vec<u8>, u32)>,
     }
 }
 
-pub(super) fn write(dir: &OwnedFd, name: &CStr, content: &[u8], mode: u32) -> Result<(), Answer> {
+fn write(dir: &OwnedFd, name: &CStr, content: &[u8], mode: u32) -> Result<(), Answer> {
     let errno = |error: std::io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
     let flags =
         OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;

@@ -24,6 +24,8 @@ mod caller;
 mod calls;
 mod git;
 mod guarding;
+mod keeping;
+mod made;
 mod names;
 mod opening;
 mod pointers;
@@ -31,11 +33,12 @@ mod refused;
 mod resolve;
 mod umasks;
 
-use crate::policy::guard::GuardRules;
+use crate::policy::guard::{GuardRules, KEEP};
 use crate::sys::at::{self, Identity};
 use crate::sys::{fds, notify};
 pub use asked::answers;
 use caller::Caller;
+use made::Made;
 pub use refused::RefusedCall;
 use refused::RefusedCalls;
 use umasks::Umasks;
@@ -54,6 +57,8 @@ pub fn install(program: &[u8]) -> io::Result<OwnedFd> {
 pub struct Door {
     pub inside: PathBuf,
     pub writable: OwnedFd,
+    /// Programs delete only what they have made themselves.
+    pub keeps: bool,
 }
 
 /// Something a program was not allowed to change.
@@ -77,6 +82,8 @@ impl fmt::Display for Refusal {
 pub struct Broker {
     /// Innermost first, so that a door within a door is found before the outer one.
     doors: Vec<OpenDoor>,
+    /// Places of mounts without a door that may lie in one.
+    walls: Vec<PathBuf>,
     rules: GuardRules,
     umasks: Umasks,
     listeners: BTreeMap<RawFd, OwnedFd>,
@@ -85,6 +92,8 @@ pub struct Broker {
     root: Option<Identity>,
     /// Records of worktrees that programs have begun, as paths in the box; the latest last.
     begun: RefCell<Vec<PathBuf>>,
+    /// What programs have made, if that ever matters.
+    made: Option<RefCell<Made>>,
     /// Held while looking and acting: two boxes over one folder are two brokers.
     lock: Option<OwnedFd>,
 }
@@ -94,6 +103,7 @@ pub struct Broker {
 struct OpenDoor {
     inside: PathBuf,
     writable: OwnedFd,
+    keeps: bool,
     mount: Option<u64>,
 }
 
@@ -105,6 +115,7 @@ impl OpenDoor {
         Self {
             inside: door.inside,
             writable: door.writable,
+            keeps: door.keeps,
             mount: seen.map(|identity| identity.mount),
         }
     }
@@ -124,6 +135,10 @@ enum Answer {
     Guarded {
         path: PathBuf,
         rule: String,
+    },
+    /// Not this program's to delete.
+    Kept {
+        path: PathBuf,
     },
     /// The asker died meanwhile.
     Gone,
@@ -149,21 +164,57 @@ impl Broker {
     /// One more door, for a mount that the box has since now.
     pub fn open(&mut self, door: Door) {
         self.close(&door.inside.clone());
+        if door.keeps {
+            self.made.get_or_insert_default();
+        }
         self.doors.push(OpenDoor::new(door));
         let depth = |door: &OpenDoor| std::cmp::Reverse(door.inside.components().count());
         self.doors.sort_by_key(depth);
     }
 
+    /// Programs delete only what they have made behind this door from now on, or anything.
+    pub fn keep(&mut self, inside: &std::path::Path, keeps: bool) {
+        let mut doors = self.doors.iter_mut();
+        if let Some(door) = doors.find(|door| door.inside == inside) {
+            door.keeps = keeps;
+            self.made.get_or_insert_default();
+        }
+    }
+
     /// The mount at this place is gone.
     pub fn close(&mut self, inside: &std::path::Path) {
         self.doors.retain(|door| door.inside != inside);
+        self.walls.retain(|wall| wall != inside);
+    }
+
+    /// There is a mount at this place since now that is left to the kernel, whatever it lies in: it
+    /// may show the very folder that a door around it leads to, and be read-only.
+    pub fn close_off(&mut self, inside: &std::path::Path) {
+        self.close(inside);
+        self.walls.push(inside.to_owned());
+    }
+
+    /// Whether there is a wall between a door and this place in it.
+    fn is_closed_off(&self, door: &OpenDoor, place: &std::path::Path) -> bool {
+        self.walls
+            .iter()
+            .any(|wall| wall.starts_with(&door.inside) && place.starts_with(wall))
+    }
+
+    /// Whether something is mounted below this place.
+    fn has_mount_in(&self, place: &std::path::Path) -> bool {
+        let doors = self.doors.iter().map(|door| &door.inside);
+        let mut all = doors.chain(&self.walls);
+        all.any(|mount| mount != place && mount.starts_with(place))
     }
 
     /// To be called where the box's view is in place: the paths of doors are looked up in it.
     pub fn new(mut doors: Vec<Door>, rules: GuardRules) -> Self {
         doors.sort_by_key(|door| std::cmp::Reverse(door.inside.components().count()));
+        let keeps = doors.iter().any(|door| door.keeps);
         Self {
             doors: doors.into_iter().map(OpenDoor::new).collect(),
+            walls: Vec::new(),
             rules,
             umasks: Umasks::default(),
             listeners: BTreeMap::new(),
@@ -171,8 +222,15 @@ impl Broker {
             refused_calls: RefusedCalls::default(),
             root: at::identify(libc::AT_FDCWD, c"/", 0).ok(),
             begun: RefCell::default(),
+            made: keeps.then(RefCell::default),
             lock: None,
         }
+    }
+
+    /// Remembers from the start what programs make: doors may come to keep what was there.
+    pub fn remember_made(mut self) -> Self {
+        self.made.get_or_insert_default();
+        self
     }
 
     /// Takes turns with the brokers of the caller's other boxes.
@@ -259,14 +317,17 @@ impl Broker {
             Answer::Done => notify::finish(listener, request.id, 0),
             Answer::Errno(errno) => notify::finish(listener, request.id, *errno as i32),
             Answer::Guarded { .. } => notify::finish(listener, request.id, libc::EROFS),
+            Answer::Kept { .. } => notify::finish(listener, request.id, libc::EPERM),
             Answer::File {
                 file,
                 close_on_exec,
             } => give(listener, request.id, file, *close_on_exec),
             Answer::Gone => Ok(()),
         };
-        if let Answer::Guarded { path, rule } = answer {
-            self.remember(path, rule);
+        match answer {
+            Answer::Guarded { path, rule } => self.remember(path, rule),
+            Answer::Kept { path } => self.remember(path, KEEP.to_owned()),
+            _ => {}
         }
         sent
     }

@@ -39,6 +39,7 @@ impl Case<'_> {
         let place = self.new_place(dirfd, path)?;
         self.may_arrive(&place, Arrival::NewDirectory)?;
         self.creating(|| mkdirat(&place.dir, place.name(), permissions(mode)))?;
+        self.note_made(&place);
         Ok(Answer::Done)
     }
 
@@ -53,6 +54,7 @@ impl Case<'_> {
         self.may_arrive(&place, Arrival::Other)?;
         let mode = kind | (mode & 0o1777);
         self.creating(|| at::make_node(place.dir(), place.name(), mode))?;
+        self.note_made(&place);
         Ok(Answer::Done)
     }
 
@@ -61,6 +63,7 @@ impl Case<'_> {
         let place = self.new_file_place(dirfd, path)?;
         self.may_arrive(&place, Arrival::Link)?;
         symlinkat(target.as_slice(), &place.dir, place.name())?;
+        self.note_made(&place);
         Ok(Answer::Done)
     }
 
@@ -71,9 +74,16 @@ impl Case<'_> {
             // A door itself, or a path that ends with a dot: the kernel refuses both.
             return Err(Answer::CarryOn);
         }
-        place.existing()?;
+        let found = place.existing()?;
         self.may_remove(&place)?;
+        // Where the call does not fit what is there, the kernel's own answer is the right one.
+        let fits = (found.kind() == libc::S_IFDIR) == matches!(what, UnlinkatFlags::RemoveDir);
+        let successor = match fits {
+            true => self.may_delete(&place, &found)?,
+            false => None,
+        };
         unlinkat(&place.dir, place.name(), what)?;
+        self.note_deleted(&found, successor);
         Ok(Answer::Done)
     }
 
@@ -90,7 +100,8 @@ impl Case<'_> {
         if from.name.is_none() || to.name.is_none() || !std::ptr::eq(from.door, to.door) {
             return Err(Answer::CarryOn);
         }
-        let moved = from.existing()?.kind();
+        let found = from.existing()?;
+        let moved = found.kind();
         let replaced = to.look()?;
         if to.slash && moved != libc::S_IFDIR {
             return Err(Errno::ENOTDIR.into());
@@ -99,6 +110,15 @@ impl Case<'_> {
             return Err(Errno::EEXIST.into());
         }
         self.may_leave(&from, moved == libc::S_IFDIR)?;
+        // What is mounted in a folder would come along, to a place at which nobody knows it.
+        if self.broker.has_mount_in(&from.inside())
+            || exchange && self.broker.has_mount_in(&to.inside())
+        {
+            return Err(Errno::EBUSY.into());
+        }
+        if let Some(replaced) = replaced.as_ref().filter(|_| !exchange) {
+            self.may_vanish(&to, &found, replaced)?;
+        }
         if flags == 0
             && moved == libc::S_IFREG
             && self.rule_of(&to).is_some_and(|rule| rule == GIT_CONFIG)
@@ -106,7 +126,7 @@ impl Case<'_> {
             return self.replace_config(&from, &to);
         }
         self.may_move(&from, moved, &to)?;
-        if let Some(replaced) = replaced {
+        if let Some(replaced) = &replaced {
             let replaced = replaced.kind();
             self.may_leave(&to, replaced == libc::S_IFDIR && exchange)?;
             if exchange {
@@ -114,6 +134,7 @@ impl Case<'_> {
             }
         }
         at::rename(from.dir(), from.name(), to.dir(), to.name(), flags)?;
+        self.note_renamed(&from, &to, &found, replaced.as_ref(), exchange);
         Ok(Answer::Done)
     }
 

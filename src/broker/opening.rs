@@ -141,7 +141,10 @@ impl Case<'_> {
                 wish.calm_down(reopen(place, flags)?)
             }
             Err(other) => Err(other),
-            Ok(file) => wish.hand_over(file),
+            Ok(file) => {
+                self.note_file(&file);
+                wish.hand_over(file)
+            }
         }
     }
 
@@ -150,6 +153,7 @@ impl Case<'_> {
         let dir = place.object()?;
         let flags = wish.passed_on(libc::O_CREAT | libc::O_TRUNC) | OFlag::O_TMPFILE;
         let file = self.creating(|| open(own(&dir).as_c_str(), flags, permissions(wish.mode)))?;
+        self.note_file(&file);
         wish.calm_down(file)
     }
 

@@ -45,7 +45,7 @@ impl Case<'_> {
             _ => None,
         };
         let content = content.ok_or_else(|| guarded(place, GIT_POINTER.to_owned()))?;
-        git::write(&place.dir, place.name(), &content, 0o644)?;
+        self.write_file(&place.dir, place.name(), &content, 0o644)?;
         Ok(memfd_create(c"pointer", MFdFlags::MFD_CLOEXEC)?)
     }
 }

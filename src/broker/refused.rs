@@ -36,6 +36,36 @@ impl RefusedCall {
     }
 }
 
+impl RefusedCall {
+    /// For the line to the launcher, besides call and thread: how often, the arguments, and the
+    /// program's name last.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let numbers = std::iter::once(&self.times).chain(&self.args);
+        let mut bytes: Vec<u8> = numbers.flat_map(|number| number.to_ne_bytes()).collect();
+        bytes.extend_from_slice(&self.program);
+        bytes
+    }
+
+    /// The reverse; nothing when they are not what they should be.
+    pub fn from_bytes([call, thread]: [i32; 2], bytes: &[u8]) -> Option<Self> {
+        let (numbers, program) = bytes.split_at_checked(56)?;
+        let numbers = numbers.as_chunks::<8>().0.iter().copied();
+        let mut numbers = numbers.map(u64::from_ne_bytes);
+        let times = numbers.next()?;
+        let mut args = [0; 6];
+        args.iter_mut()
+            .zip(numbers)
+            .for_each(|(arg, number)| *arg = number);
+        Some(Self {
+            call: call as u32,
+            args,
+            thread: thread as u32,
+            program: program.to_vec(),
+            times,
+        })
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct RefusedCalls {
     known: Vec<RefusedCall>,

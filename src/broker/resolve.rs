@@ -141,7 +141,11 @@ impl Case<'_> {
         let behind = doors
             .iter()
             .find_map(|door| Some((door, here.strip_prefix(&door.inside).ok()?)));
+        let whole = name.map_or_else(|| here.clone(), |name| here.join(OsStr::from_bytes(name)));
         match behind {
+            Some((door, _)) if self.broker.is_closed_off(door, &whole) => {
+                Ok(Spot::Outside(native, here))
+            }
             Some((door, below)) => Place::new(door, native, below, name, slash).map(Spot::Behind),
             None => Ok(Spot::Outside(native, here)),
         }

@@ -13,7 +13,7 @@ pub struct BuiltIn {
     pub text: &'static str,
 }
 
-pub const ALL: [BuiltIn; 5] = [
+pub const ALL: [BuiltIn; 6] = [
     BuiltIn {
         name: "default",
         text: include_str!("../../policies/default.toml"),
@@ -33,6 +33,10 @@ pub const ALL: [BuiltIn; 5] = [
     BuiltIn {
         name: "strict",
         text: include_str!("../../policies/strict.toml"),
+    },
+    BuiltIn {
+        name: "cowork",
+        text: include_str!("../../policies/cowork.toml"),
     },
 ];
 
@@ -88,6 +92,8 @@ pub(super) fn default_policy() -> Policy {
             mounts: Vec::new(),
             visible: Vec::new(),
             read_only_workspace: false,
+            own_outputs: true,
+            changeable_programs: false,
             tmp_size: Bytes(1 << 30),
         },
         net: Net::none(),
@@ -225,6 +231,29 @@ mod tests {
         assert!(of("offline").at_least_as_tight(&default_policy()));
         assert!(of("strict").at_least_as_tight(&of("claude")));
         assert!(!of("claude").at_least_as_tight(&default_policy()));
+    }
+
+    /// Whatever the user's own policy has been made to give.
+    #[test]
+    fn cowork_has_only_what_the_app_gives() {
+        let mut stack = Stack::of_file(&find("online").unwrap().file().unwrap());
+        let wide = PolicyFile::parse(
+            "[net]\nallow = [\"*\"]\npublish = [\"8080:80\"]\nhost-ports = [22]\n\
+             [env]\npass = [\"SECRET\"]\n[lock]\nnesting = true",
+        );
+        stack
+            .lay_built_in(find("strict").unwrap(), &wide.unwrap())
+            .unwrap();
+        assert!(stack.policy.lock.nesting && !stack.policy.env.pass.is_empty());
+        let cowork = find("cowork").unwrap();
+        stack.lay_built_in(cowork, &cowork.file().unwrap()).unwrap();
+        let Policy { net, env, lock, .. } = &stack.policy;
+        assert_eq!(net.mode, crate::policy::NetMode::Allow);
+        assert!(net.allow.is_empty() && net.bundles.is_empty());
+        assert!(net.publish.is_empty() && net.host_ports.is_empty() && net.secrets.is_empty());
+        assert!(env.pass.is_empty() && !env.git_identity);
+        assert_eq!(lock.nesting, default_policy().lock.nesting);
+        assert_eq!(stack.policy.guard, default_policy().guard);
     }
 
     #[test]

@@ -45,6 +45,10 @@ pub struct FilesPart {
     pub visible: Option<Vec<PathBuf>>,
     /// Every mount becomes read-only.
     pub read_only_workspace: Option<bool>,
+    /// Whether the session has an `outputs` of its own below mnt; without one that name is free.
+    pub own_outputs: Option<bool>,
+    /// Make /usr/local/bin a folder into which programs can be mounted while the session runs.
+    pub changeable_programs: Option<bool>,
     /// How much /tmp, /run, /var/tmp and /dev/shm may hold together, such as "512M".
     #[serde(deserialize_with = "words::size")]
     #[schemars(with = "Option<String>")]

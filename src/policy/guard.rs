@@ -15,6 +15,9 @@ pub const GIT_POINTER: &str = "git pointer";
 /// The rule that guards git's hooks.
 pub const GIT_HOOKS: &str = "git hooks";
 
+/// The rule of mounts in which programs delete only what they have made.
+pub const KEEP: &str = "mode keep";
+
 /// The rules of one box, ready to be asked.
 #[derive(Debug, Clone, Default)]
 pub struct GuardRules {

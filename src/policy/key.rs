@@ -3,13 +3,15 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use super::{Access, Isolation, MountSpec, Net, Policy};
+use super::{Isolation, MountSpec, Net, Policy};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
     Mounts,
     Visible,
     ReadOnlyWorkspace,
+    OwnOutputs,
+    ChangeablePrograms,
     TmpSize,
     NetMode,
     Loopback,
@@ -40,10 +42,12 @@ pub enum Key {
 }
 
 impl Key {
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 32] = [
         Self::Mounts,
         Self::Visible,
         Self::ReadOnlyWorkspace,
+        Self::OwnOutputs,
+        Self::ChangeablePrograms,
         Self::TmpSize,
         Self::NetMode,
         Self::Loopback,
@@ -78,6 +82,8 @@ impl Key {
             Self::Mounts => "files.mounts",
             Self::Visible => "files.visible",
             Self::ReadOnlyWorkspace => "files.read-only-workspace",
+            Self::OwnOutputs => "files.own-outputs",
+            Self::ChangeablePrograms => "files.changeable-programs",
             Self::TmpSize => "files.tmp-size",
             Self::NetMode => "net.mode",
             Self::Loopback => "net.loopback",
@@ -116,6 +122,8 @@ impl Key {
             Self::Mounts => !a.files.mounts.iter().all(|m| shared(&b.files.mounts, m)),
             Self::Visible => !subset(&a.files.visible, &b.files.visible),
             Self::ReadOnlyWorkspace => b.files.read_only_workspace && !a.files.read_only_workspace,
+            Self::OwnOutputs => !b.files.own_outputs && a.files.own_outputs,
+            Self::ChangeablePrograms => !b.files.changeable_programs && a.files.changeable_programs,
             Self::TmpSize => a.files.tmp_size > b.files.tmp_size,
             Self::NetMode
             | Self::Loopback
@@ -175,11 +183,9 @@ impl Policy {
 }
 
 fn shared(before: &[MountSpec], mount: &MountSpec) -> bool {
-    before.iter().any(|b| {
-        b.source == mount.source
-            && b.place == mount.place
-            && (b.access == Access::Write || mount.access == Access::Read)
-    })
+    before
+        .iter()
+        .any(|b| b.source == mount.source && b.place == mount.place && mount.access <= b.access)
 }
 
 pub(super) fn subset<T: PartialEq>(these: &[T], those: &[T]) -> bool {

@@ -63,8 +63,10 @@ fn missing() -> impl Strategy<Value = BTreeSet<Layer>> {
 
 prop_compose! {
     fn files()(mounts in of(paths()), visible in of(paths()), ro in of(any::<bool>()),
+               own_outputs in of(any::<bool>()), changeable_programs in of(any::<bool>()),
                size in of(1..1u64 << 40)) -> FilesPart {
-        FilesPart { mounts, visible, read_only_workspace: ro, tmp_size: size.map(Bytes) }
+        FilesPart { mounts, visible, read_only_workspace: ro, own_outputs, changeable_programs,
+                    tmp_size: size.map(Bytes) }
     }
 }
 

@@ -76,6 +76,10 @@ pub struct Files {
     pub visible: Vec<PathBuf>,
     /// Every mount becomes read-only, whatever it was asked for.
     pub read_only_workspace: bool,
+    /// The session has an `outputs` of its own below mnt.
+    pub own_outputs: bool,
+    /// Programs can be mounted in /usr/local/bin while the session runs.
+    pub changeable_programs: bool,
     /// How much /tmp, /run, /var/tmp and /dev/shm may hold together.
     pub tmp_size: Bytes,
 }
@@ -178,11 +182,14 @@ impl fmt::Display for Layer {
     }
 }
 
-/// What a program inside may do with a mount. Cowork's words are `ro` and `rw`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// What a program inside may do with a mount, from little to much. On the command line `ro`, `keep`
+/// and `rw`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Access {
     Read,
+    /// Make, change and rename, but delete only what it has made itself.
+    Keep,
     Write,
 }
 
@@ -190,6 +197,7 @@ impl fmt::Display for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Read => "read only",
+            Self::Keep => "read and write, without deleting",
             Self::Write => "read and write",
         })
     }

@@ -11,7 +11,9 @@ use super::Access;
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    #[error("`{0}` is not a session name: use 1 to 63 of a-z, 0-9 and `-`, not starting with `-`")]
+    #[error(
+        "`{0}` is not a session name: use 1 to 128 of a-z, A-Z, 0-9, `.`, `_` and `-`, starting with a letter or digit"
+    )]
     SessionName(String),
     #[error("`{0}` contains `..`; name the place itself")]
     Climbs(String),
@@ -19,26 +21,27 @@ pub enum PathError {
     Empty(String),
     #[error("`{0}` contains a NUL byte")]
     Nul(String),
-    #[error("`{0}` is not a mode; use ro or rw")]
+    #[error("`{0}` is not a mode; use ro, keep or rw")]
     Mode(String),
-    #[error("the mode `{0}` is not available yet; use ro or rw")]
+    #[error("the mode `{0}` is not available yet; use ro, keep or rw")]
     ModeNotYet(String),
     #[error("`{0}` belongs to the box itself and cannot be a mount's place")]
     Reserved(String),
 }
 
-/// The name of a session; safe as a file name, a host name and a path component.
+/// The name of a session; safe as a file name and a path component, and as part of a unit's or a
+/// control group's name. As long as those that Claude Desktop gives its sessions can be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SessionId(String);
 
 impl SessionId {
     pub fn parse(text: &str) -> Result<Self, PathError> {
         let bytes = text.as_bytes();
-        let fits = matches!(bytes.len(), 1..=63)
-            && bytes[0] != b'-'
+        let fits = matches!(bytes.len(), 1..=128)
+            && bytes[0].is_ascii_alphanumeric()
             && bytes
                 .iter()
-                .all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-'));
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-'));
         if fits {
             Ok(Self(text.to_owned()))
         } else {
@@ -152,6 +155,7 @@ impl MountSpec {
         let (parts, access) = match parts.split_last() {
             Some((last, rest)) if !rest.is_empty() => match last.as_slice() {
                 b"ro" => (rest, Access::Read),
+                b"keep" => (rest, Access::Keep),
                 b"rw" => (rest, Access::Write),
                 b"rwd" | b"overlay" => return Err(PathError::ModeNotYet(lossy(last))),
                 _ => (parts.as_slice(), Access::Write),
@@ -232,6 +236,9 @@ mod tests {
         assert_eq!(full.access, Access::Read);
         assert_eq!(spec("/a", &["/a"]).unwrap().access, Access::Write);
         assert_eq!(spec("/a:ro", &["/a"]).unwrap().place, None);
+        let keeps = spec("/a:w:keep", &["/a"]).unwrap();
+        assert_eq!(keeps.access, Access::Keep);
+        assert_eq!(keeps.place.as_deref(), Some(Path::new("w")));
     }
 
     #[test]
@@ -261,10 +268,30 @@ mod tests {
 
     #[test]
     fn session_names_cannot_be_paths() {
-        for bad in ["", "a/b", "..", "-a", "A", "ü", "a b", &"x".repeat(64)] {
+        for bad in [
+            "",
+            "a/b",
+            ".",
+            "..",
+            ".a",
+            "-a",
+            "_a",
+            "ü",
+            "a b",
+            "a\n",
+            &"x".repeat(129),
+        ] {
             assert!(SessionId::parse(bad).is_err(), "{bad}");
         }
-        assert!(SessionId::parse("fix-login-2").is_ok());
+        for good in [
+            "fix-login-2",
+            "A",
+            "a..b",
+            "Swift_keen.turing-",
+            &"x".repeat(128),
+        ] {
+            assert!(SessionId::parse(good).is_ok(), "{good}");
+        }
     }
 
     #[test]

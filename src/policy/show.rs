@@ -32,6 +32,8 @@ pub(super) fn value(key: Key, resolved: &Resolved) -> String {
         Key::Mounts => list(p.files.mounts.iter().map(mount)),
         Key::Visible => list(p.files.visible.iter().map(|path| path_text(path))),
         Key::ReadOnlyWorkspace => p.files.read_only_workspace.to_string(),
+        Key::OwnOutputs => p.files.own_outputs.to_string(),
+        Key::ChangeablePrograms => p.files.changeable_programs.to_string(),
         Key::TmpSize => quoted(&p.files.tmp_size.to_string()),
         Key::NetMode => quoted(p.net.mode.name()),
         Key::Loopback => p.net.loopback.to_string(),
@@ -99,6 +101,7 @@ fn mount(spec: &MountSpec) -> String {
     }
     text.push_str(match spec.access {
         Access::Read => ":ro",
+        Access::Keep => ":keep",
         Access::Write => ":rw",
     });
     text

@@ -217,6 +217,18 @@ impl Stack {
             &mut files.read_only_workspace,
             layer.read_only_workspace,
         );
+        put(
+            origins,
+            Key::OwnOutputs,
+            &mut files.own_outputs,
+            layer.own_outputs,
+        );
+        put(
+            origins,
+            Key::ChangeablePrograms,
+            &mut files.changeable_programs,
+            layer.changeable_programs,
+        );
         put(origins, Key::TmpSize, &mut files.tmp_size, layer.tmp_size);
         Ok(())
     }

@@ -6,14 +6,27 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use nix::errno::Errno;
 
 /// Which object a name leads to, and through which mount.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Identity {
     pub(crate) device: (u32, u32),
     pub(crate) inode: u64,
     /// Not to be compared between the box's view and a door: there it differs by design.
     pub(crate) mount: u64,
     pub(crate) mode: u32,
+    /// How many names it has.
+    pub(crate) links: u32,
+    /// When it came into being, where the filesystem knows: seconds and nanoseconds.
+    pub(crate) born: Option<(i64, u32)>,
 }
+
+/// What is the same stays the same, though its rights and the number of its names change.
+impl PartialEq for Identity {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_same_object(other) && self.mount == other.mount
+    }
+}
+
+impl Eq for Identity {}
 
 impl Identity {
     pub(crate) fn is_same_object(&self, other: &Self) -> bool {
@@ -37,7 +50,11 @@ struct Statx {
     mode: u16,
     pad: u16,
     ino: u64,
-    unused: [u64; 12],
+    size_to_atime: [u64; 5],
+    born_seconds: i64,
+    born_nanoseconds: u32,
+    born_pad: u32,
+    ctime_to_rdev: [u64; 5],
     dev_major: u32,
     dev_minor: u32,
     mnt_id: u64,
@@ -45,6 +62,7 @@ struct Statx {
 }
 
 impl Statx {
+    const BORN: u32 = 0x800;
     const EMPTY: Self = Self {
         mask: 0,
         blksize: 0,
@@ -55,7 +73,11 @@ impl Statx {
         mode: 0,
         pad: 0,
         ino: 0,
-        unused: [0; 12],
+        size_to_atime: [0; 5],
+        born_seconds: 0,
+        born_nanoseconds: 0,
+        born_pad: 0,
+        ctime_to_rdev: [0; 5],
         dev_major: 0,
         dev_minor: 0,
         mnt_id: 0,
@@ -63,7 +85,7 @@ impl Statx {
     };
 
     fn of(dir: RawFd, name: &CStr, flags: i32) -> Result<Self, Errno> {
-        const TYPE_MODE_INO_MOUNT: u32 = 0x1 | 0x2 | 0x100 | 0x1000;
+        const TYPE_MODE_LINKS_INO_MOUNT: u32 = 0x1 | 0x2 | 0x4 | 0x100 | 0x1000;
         let mut raw = Self::EMPTY;
         // SAFETY: `name` ends with NUL and `raw` has the 256 bytes the kernel writes. A wrong
         // descriptor number gives EBADF.
@@ -73,7 +95,7 @@ impl Statx {
                 dir,
                 name.as_ptr(),
                 flags | libc::AT_NO_AUTOMOUNT,
-                TYPE_MODE_INO_MOUNT,
+                TYPE_MODE_LINKS_INO_MOUNT | Self::BORN,
                 &raw mut raw,
             )
         };
@@ -83,6 +105,7 @@ impl Statx {
 }
 
 const _: () = assert!(size_of::<Statx>() == 256);
+const _: () = assert!(std::mem::offset_of!(Statx, born_seconds) == 80);
 const _: () = assert!(std::mem::offset_of!(Statx, dev_major) == 136);
 
 /// Who `name` below `dir` is. `flags` are those of `statx`.
@@ -93,6 +116,8 @@ pub(crate) fn identify(dir: RawFd, name: &CStr, flags: i32) -> Result<Identity, 
         inode: raw.ino,
         mount: raw.mnt_id,
         mode: raw.mode.into(),
+        links: raw.nlink,
+        born: (raw.mask & Statx::BORN != 0).then_some((raw.born_seconds, raw.born_nanoseconds)),
     })
 }
 

@@ -213,6 +213,7 @@ fn door(host: &Path, inside: &Path) -> Door {
     Door {
         inside: inside.to_owned(),
         writable,
+        keeps: false,
     }
 }
 

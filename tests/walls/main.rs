@@ -12,6 +12,7 @@ mod environment;
 mod guards;
 mod guards_git;
 mod guards_two;
+mod keeping;
 mod launcher;
 mod listeners;
 mod missing;
