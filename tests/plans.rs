@@ -30,6 +30,7 @@ fn merged() -> Facts {
         landlock_abi: 7,
         seccomp_notify: true,
         system,
+        programs: None,
         etc: vec![
             EtcEntry::Shown {
                 name: "ssl".to_owned(),

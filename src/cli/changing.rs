@@ -11,7 +11,7 @@ use super::{limits, switch};
 use crate::limits::Wanted;
 use crate::policy::MountSpec;
 use crate::probe::{self, OffLimits};
-use crate::session::{Call, Places};
+use crate::session::{Call, MountWish, Places};
 use crate::terminal::printable;
 
 pub(super) fn commands() -> [Command; 5] {
@@ -24,9 +24,20 @@ pub(super) fn commands() -> [Command; 5] {
     [
         Command::new("mount")
             .about("Share another folder with a running session")
+            .arg(switch(
+                "replace",
+                "Exchange what was mounted there while it ran, without a moment in between",
+            ))
+            .arg(switch(
+                "overlap",
+                "Also when it overlaps with a folder that is shared already: what is guarded in one \
+                 can then be changed through the other",
+            ))
             .arg(session_argument())
             .arg(
-                name("source", "SRC[:NAME][:MODE]").help("As with `run --mount`; MODE is rw or ro"),
+                name("source", "SRC[:DST][:MODE]").help(
+                    "As with `run --mount`; MODE is rw, keep or ro. A single file only with ro",
+                ),
             ),
         limits::FLAGS.into_iter().fold(
             Command::new("limit")
@@ -44,7 +55,9 @@ pub(super) fn commands() -> [Command; 5] {
             .about("Take away a folder that was shared while it ran")
             .arg(switch("force", "Also when a program uses it").short('f'))
             .arg(session_argument())
-            .arg(name("name", "NAME").help("Its name below mnt")),
+            .arg(
+                name("name", "NAME").help("Its name below mnt, or its place if that is elsewhere"),
+            ),
     ]
 }
 
@@ -68,22 +81,24 @@ fn mount(places: &Places, matches: &ArgMatches) -> Done {
     let spec = MountSpec::parse(&text, |path| path.symlink_metadata().is_ok())
         .map_err(|error| Refusal::Mount(text.to_string_lossy().into_owned(), error))?;
     let home = std::env::var_os("HOME").map(Into::into);
-    let source = probe::look_at(&spec, &OffLimits::new(&places.state, home))?;
+    let off_limits = OffLimits::new(&places.state, home);
+    let (source, is_folder) = probe::look_at_either(&spec, &off_limits)?;
     let name = match &spec.place {
         Some(place) => place.as_os_str(),
         None => source.name.as_os_str(),
     };
-    let name = name.to_str().filter(|name| !name.contains('/'));
-    let name = name.ok_or_else(|| {
-        let why = "a running session takes mounts below mnt only, by a name without a /".into();
+    let name = name.to_str().ok_or_else(|| {
+        let why = "its name is not in UTF-8; give it another one: SRC:NAME".into();
         Refusal::Flag { flag: "mount", why }
     })?;
-    let is_folder = source.path.is_dir();
-    Call::to(&places.runtime, &id)?.mount(&source, is_folder, name)?;
-    let place = Path::new("/sessions")
-        .join(id.as_str())
-        .join("mnt")
-        .join(name);
+    Call::to(&places.runtime, &id)?.mount(&MountWish {
+        is_folder,
+        replace: matches.get_flag("replace"),
+        despite_overlap: matches.get_flag("overlap"),
+        ..MountWish::new(&source, name)
+    })?;
+    let mounts = Path::new("/sessions").join(id.as_str()).join("mnt");
+    let place = mounts.join(name);
     print(&format!("{}\n", place.display()))?;
     Ok(ExitCode::SUCCESS)
 }

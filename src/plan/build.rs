@@ -3,78 +3,24 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use super::error::PlanError;
 use super::step::{BuildStep, InsideStep, Limit};
 use super::{
     Detachment, Facts, FirstProcess, Guarding, Identity, Landlock, Namespaces, OwnFolder, Place,
     Plan, Program, Request, Session, Stdio, Tcp, Terms,
 };
-use super::{Egress, NetworkError, egress, environment, layout, lockdown, places};
-use crate::policy::{InsidePath, Isolation, Layer, NetMode, PathError, Policy};
+use super::{Egress, egress, environment, layout, lockdown, places};
+use crate::policy::{InsidePath, Isolation, Layer, NetMode, Policy};
 
 /// Who a box is that root starts: nobody's number on any system, so that not even a hole in
 /// every wall leads to a process of the host's root or of one of its users.
 pub const ROOTS_STAND_IN: u32 = 1_999_001_000;
 const ROOTS_INSIDE_ID: u32 = 1000;
 
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PlanError {
-    #[error("cannot plan the box")]
-    Path(#[source] PathError),
-    #[error("cannot put a mount at {at}, because {by} is there already")]
-    PlaceTaken { at: InsidePath, by: String },
-    #[error(
-        "cannot share both {one} and {other}, because what is written through one would go past the guard of the other"
-    )]
-    Overlap { one: String, other: String },
-    #[error("cannot start without the layer `{layer}`, because {because}")]
-    MissingLayer { layer: Layer, because: String },
-    #[error("cannot start with `--isolation landlock`, because this kernel has no Landlock")]
-    NothingLeft,
-    #[error(
-        "cannot put a mount at {0} with `--isolation landlock`, because nothing is moved there"
-    )]
-    NoPlaces(String),
-    #[error(transparent)]
-    Network(NetworkError),
-    #[error("cannot start in {0}, because that is not an absolute path in the box")]
-    Workdir(String),
-    #[error(
-        "cannot pass {what} to the program, because it has {length} bytes and a program can get \
-         less than 128 KiB in one piece"
-    )]
-    TooLong { what: String, length: usize },
-    #[error("cannot call the box `{0}`, because a host name has 1 to 63 of a-z, A-Z, 0-9 and `-`")]
-    Hostname(String),
-}
-
-impl PlanError {
-    pub fn help(&self) -> Option<String> {
-        Some(match self {
-            Self::Path(_) => {
-                "check the paths given with --mount, --workdir and in the policy".into()
-            }
-            Self::Overlap { .. } => {
-                "share only the outer one, or share both read-only: --mount SRC:ro".into()
-            }
-            Self::PlaceTaken { .. } => "give one of them another name: --mount SRC:NAME".into(),
-            Self::MissingLayer { layer, .. } => {
-                format!(
-                    "`--allow-missing {layer}` starts without it; `cowork-linux doctor` says what else is missing"
-                )
-            }
-            Self::NothingLeft => "use a kernel from 5.13 on with Landlock enabled".into(),
-            Self::Network(error) => error.help(),
-            Self::NoPlaces(_) => "leave the place out: --mount SRC[:MODE]".into(),
-            Self::Workdir(_) => "write a path such as /workspace or /tmp".into(),
-            Self::TooLong { .. } => "put it into a file and pass the file's name".into(),
-            Self::Hostname(_) => "for example: --hostname box".into(),
-        })
-    }
-}
-
 /// What happens when `request` is carried out under `policy` on a host with these `facts`.
 pub fn build(policy: &Policy, facts: &Facts, request: &Request) -> Result<Plan, PlanError> {
     let namespaces = policy.lock.isolation == Isolation::Namespaces;
+    places::can_keep(policy, facts, request)?;
     let session = session(policy, facts, request)?;
     let (build, places) = match namespaces {
         true => layout::tree(policy, facts, request, &session)?,
@@ -84,8 +30,8 @@ pub fn build(policy: &Policy, facts: &Facts, request: &Request) -> Result<Plan, 
         places::no_overlap(request)?;
     }
     let egress = egress::decide(policy, facts).map_err(PlanError::Network)?;
-    let mut lock = lockdown::decide(policy, facts, &build, egress.is_some())?;
     let changeable = namespaces && (request.kept || request.detached.is_some());
+    let mut lock = lockdown::decide(policy, facts, &build, egress.is_some(), changeable)?;
     if changeable {
         lock.landlock.allow_more_mounts(&session);
     }

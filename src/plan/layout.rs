@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::build::PlanError;
+use super::error::PlanError;
 use super::etc;
+use super::local_bin;
 use super::places::places;
 use super::step::{BindMode, BuildStep, OwnFolder};
 use super::{Facts, LandlockRule, Needed, Request, Rights, Session, Source, SystemEntry};
@@ -13,7 +14,7 @@ use crate::policy::{Access, Bytes, InsidePath, NetMode, Policy};
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 const SHARED_MEMORY: Bytes = Bytes(256 << 20);
 /// Where the mount points are made before they are shown below the home.
-const MOUNT_POINTS: &str = "/sessions/.mnt";
+pub(super) const MOUNT_POINTS: &str = "/sessions/.mnt";
 
 /// Collects steps and makes every parent folder exactly once.
 struct Steps {
@@ -72,7 +73,7 @@ pub(super) fn tree(
     request: &Request,
     session: &Session,
 ) -> Result<(Vec<BuildStep>, Vec<InsidePath>), PlanError> {
-    let places = places(request, session)?;
+    let places = places(policy, request, session)?;
     let mut all = Steps {
         steps: vec![BuildStep::MapIds, BuildStep::NewRoot],
         folders: BTreeSet::new(),
@@ -102,6 +103,11 @@ pub(super) fn tree(
     });
     all.folder(&InsidePath::fixed("/run"), 0o755);
     all.link("/var/tmp", "/tmp");
+    if let Some(found) = &facts.programs {
+        let programs = local_bin::programs(found);
+        all.folder(&programs.host, 0o755);
+        all.steps.push(BuildStep::Programs(programs));
+    }
     if policy.net.mode == NetMode::Host {
         all.folder(&InsidePath::fixed("/run/systemd"), 0o755);
     }
@@ -110,7 +116,9 @@ pub(super) fn tree(
         all.folder(&at, 0o755);
         all.steps.push(BuildStep::OwnLimits { at });
     }
-    home(&mut all, session, &places, guards(policy, facts));
+    let outputs = policy.files.own_outputs;
+    let outputs = outputs.then(|| guards(policy, facts));
+    home(&mut all, session, &places, outputs);
     for needed in &request.needed {
         let at = InsidePath::new(below_tmp(&needed.path)).map_err(PlanError::Path)?;
         let mode = mode(policy, facts, needed.access);
@@ -134,7 +142,9 @@ pub(super) fn tree(
 fn mode(policy: &Policy, facts: &Facts, access: Access) -> BindMode {
     match access {
         Access::Read => BindMode::Read,
-        Access::Write if policy.files.read_only_workspace => BindMode::Read,
+        Access::Keep | Access::Write if policy.files.read_only_workspace => BindMode::Read,
+        // Whether it can be held is looked at before.
+        Access::Keep => BindMode::Kept,
         Access::Write if guards(policy, facts) => BindMode::Guarded,
         Access::Write => BindMode::Write,
     }
@@ -205,18 +215,19 @@ fn devices(all: &mut Steps) {
     });
 }
 
-fn home(all: &mut Steps, session: &Session, places: &[InsidePath], guarded: bool) {
+/// `outputs` says whether there are outputs, and whether they are guarded.
+fn home(all: &mut Steps, session: &Session, places: &[InsidePath], outputs: Option<bool>) {
     all.folder(&session.home, 0o755);
     // The mount points lie on our own root and are shown below the home as one read-only
     // folder: nothing is ever created in a directory the program could have prepared.
     let staging = InsidePath::fixed(MOUNT_POINTS);
     all.folder(&staging, 0o755);
     let below = session.home.as_path().join("mnt");
-    let outputs = below.join("outputs");
+    let own = below.join("outputs");
     let names: Vec<&Path> = places
         .iter()
         .map(InsidePath::as_path)
-        .chain([outputs.as_path()])
+        .chain(outputs.map(|_| own.as_path()))
         .filter_map(|at| at.strip_prefix(&below).ok())
         .collect();
     for name in names {
@@ -231,12 +242,11 @@ fn home(all: &mut Steps, session: &Session, places: &[InsidePath], guarded: bool
     };
     all.steps
         .push(ours(OwnFolder::Home, session.home.clone(), false));
-    if let (Ok(mnt), Ok(outputs)) = (session.home.join("mnt"), session.home.join("mnt/outputs")) {
-        all.steps.push(BuildStep::MountPoints {
-            from: staging,
-            at: mnt,
-        });
-        all.steps.push(ours(OwnFolder::Outputs, outputs, guarded));
+    if let Ok(at) = InsidePath::new(&below) {
+        all.steps.push(BuildStep::MountPoints { from: staging, at });
+    }
+    if let (Some(guarded), Ok(at)) = (outputs, InsidePath::new(&own)) {
+        all.steps.push(ours(OwnFolder::Outputs, at, guarded));
     }
 }
 
@@ -301,6 +311,9 @@ pub(super) fn weak_tree(
         at: InsidePath::fixed("/proc"),
     });
     for folder in [OwnFolder::Home, OwnFolder::Outputs, OwnFolder::Tmp] {
+        if folder == OwnFolder::Outputs && !policy.files.own_outputs {
+            continue;
+        }
         let at = session.on_the_host(folder);
         let at = InsidePath::new(at).map_err(PlanError::Path)?;
         let guarded = folder == OwnFolder::Outputs && guards(policy, facts);

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::build::PlanError;
+use super::error::PlanError;
 use super::{BindMode, BuildStep, Facts, Guarding, Session};
 use crate::policy::{InsidePath, Isolation, Layer, NetMode, Policy};
 
@@ -117,12 +117,13 @@ pub(super) fn decide(
     facts: &Facts,
     build: &[BuildStep],
     has_gateway: bool,
+    changeable: bool,
 ) -> Result<Lockdown, PlanError> {
     Ok(Lockdown {
         capabilities: Capabilities::None,
         landlock: landlock(policy, facts, build, has_gateway)?,
         seccomp: seccomp(policy),
-        guarding: guarding(policy, build)?,
+        guarding: guarding(policy, facts, build, changeable)?,
     })
 }
 
@@ -207,11 +208,18 @@ fn seccomp(policy: &Policy) -> Seccomp {
     }
 }
 
-fn guarding(policy: &Policy, build: &[BuildStep]) -> Result<Guarding, PlanError> {
+fn guarding(
+    policy: &Policy,
+    facts: &Facts,
+    build: &[BuildStep],
+    changeable: bool,
+) -> Result<Guarding, PlanError> {
     if !policy.guard.enabled {
         return Ok(Guarding::Off("the policy lifts it".to_owned()));
     }
-    if has_open_mount(build) {
+    // Where nothing is shared at first, all that comes later is to be guarded all the same.
+    let later = changeable && !policy.files.own_outputs;
+    if has_open_mount(build) || (later && !facts.seccomp_notify) {
         let because = "this kernel has no seccomp user notification";
         return excuse(policy, Layer::Guard, because).map(Guarding::Off);
     }
@@ -223,13 +231,13 @@ fn guarding(policy: &Policy, build: &[BuildStep]) -> Result<Guarding, PlanError>
             }
             | BuildStep::Bind {
                 at,
-                mode: BindMode::Guarded,
+                mode: BindMode::Guarded | BindMode::Kept,
                 ..
             } => Some(at.clone()),
             _ => None,
         })
         .collect();
-    if doors.is_empty() {
+    if doors.is_empty() && !later {
         return Ok(Guarding::Off("no mount needs it".to_owned()));
     }
     Ok(Guarding::On {

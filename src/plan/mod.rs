@@ -7,10 +7,14 @@ mod asked;
 mod build;
 mod egress;
 mod environment;
+mod error;
 mod etc;
 mod layout;
+mod local_bin;
 mod lockdown;
 mod places;
+mod points;
+mod ready;
 mod show;
 mod step;
 mod terms;
@@ -24,14 +28,18 @@ use serde::Serialize;
 use crate::policy::{Guard, InsidePath, Isolation, Layer, NetMode, SessionId};
 
 pub use asked::{AskedMode, AskedStep, Origin, OverlayWrites, Part};
-pub use build::{PlanError, ROOTS_STAND_IN, build};
+pub use build::{ROOTS_STAND_IN, build};
 pub use egress::{
     CLAUDE_PORT, DNS_PORT, Door, Egress, HTTP_PORT, NetworkError, OWN_V4, OWN_V6, REDIRECT_PORT,
     SOCKS_PORT,
 };
+pub use error::PlanError;
+pub use local_bin::{HostPrograms, Programs};
 pub use lockdown::{Capabilities, Landlock, LandlockRule, Lockdown, Rights, Seccomp, Tcp};
+pub use points::{Point, point};
+pub use ready::ReadyStep;
 pub use show::{Sentences, one_line};
-pub use step::{BindMode, BuildStep, Ground, InsideStep, Limit, OwnFolder, ReadyStep, Seen};
+pub use step::{BindMode, BuildStep, Ground, InsideStep, Limit, OwnFolder, Seen};
 pub use terms::{Descriptors, FirstProcess, Joins, Namespaces, Terms};
 
 /// Everything that will happen, in the order in which it will happen.
@@ -62,6 +70,13 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Whether programs delete only what they have made in the folder that is shared here.
+    pub fn keeps(&self, inside: &std::path::Path) -> bool {
+        self.build.iter().any(|step| {
+            matches!(step, BuildStep::Bind { at, mode: BindMode::Kept, .. } if at.as_path() == inside)
+        })
+    }
+
     /// How many files each program may have open.
     pub fn open_files(&self) -> Option<u64> {
         self.inside.iter().find_map(|step| match step {
@@ -251,6 +266,9 @@ pub struct Facts {
     pub seccomp_notify: bool,
     /// `/bin`, `/lib64` and their like: links on merged systems, folders on others.
     pub system: Vec<SystemEntry>,
+    /// What is in /usr/local/bin, if a policy wants that to be changeable.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub programs: Option<HostPrograms>,
     /// Entries of /etc that programs need, as found.
     pub etc: Vec<EtcEntry>,
     pub stdio: [Stdio; 3],

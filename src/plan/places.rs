@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::build::PlanError;
-use super::{Request, Session};
-use crate::policy::{Access, InsidePath, PathError};
+use super::error::PlanError;
+use super::{Facts, Request, Session, Source};
+use crate::policy::{Access, InsidePath, Isolation, PathError, Policy};
 
 /// Places that belong to the box: no mount may go there or above them.
 const RESERVED: [&str; 16] = [
@@ -23,12 +23,16 @@ const RESERVED: [&str; 16] = [
     "/sys",
     "/tmp",
     "/usr",
-    "/var",
+    "/var/tmp",
     "/workspace",
 ];
 
 /// The place of every mount, in the order of the request.
-pub(super) fn places(request: &Request, session: &Session) -> Result<Vec<InsidePath>, PlanError> {
+pub(super) fn places(
+    policy: &Policy,
+    request: &Request,
+    session: &Session,
+) -> Result<Vec<InsidePath>, PlanError> {
     let below = session.home.join("mnt").map_err(PlanError::Path)?;
     let outputs = below.join("outputs").map_err(PlanError::Path)?;
     let mut taken: BTreeMap<InsidePath, &Path> = BTreeMap::new();
@@ -40,7 +44,8 @@ pub(super) fn places(request: &Request, session: &Session) -> Result<Vec<InsideP
             None => checked(&below, Path::new(&source.name))?,
         };
         let by = match clash(&taken, &at) {
-            _ if at == below || at.starts_with(&outputs) => {
+            _ if at == below => Some("the folder of all mounts".to_owned()),
+            _ if policy.files.own_outputs && at.starts_with(&outputs) => {
                 Some("the session's outputs".to_owned())
             }
             other => other.map(|path| path.display().to_string()),
@@ -64,7 +69,7 @@ pub(super) fn no_overlap(request: &Request) -> Result<(), PlanError> {
     let needed = request
         .needed
         .iter()
-        .filter(|needed| needed.access == Access::Write);
+        .filter(|needed| needed.access != Access::Read);
     let mut all: Vec<_> = shared
         .chain(needed.map(|needed| (&needed.path, needed.access)))
         .collect();
@@ -74,7 +79,7 @@ pub(super) fn no_overlap(request: &Request) -> Result<(), PlanError> {
     for (path, access) in all {
         match outer {
             Some((above, its)) if path.starts_with(above) => {
-                if its == Access::Write || access == Access::Write {
+                if its != Access::Read || access != Access::Read {
                     let (one, other) = (above.display().to_string(), path.display().to_string());
                     return Err(PlanError::Overlap { one, other });
                 }
@@ -83,6 +88,27 @@ pub(super) fn no_overlap(request: &Request) -> Result<(), PlanError> {
         }
     }
     Ok(())
+}
+
+/// Only pid 1 can keep programs from deleting, and only where it does all writing for them.
+pub(super) fn can_keep(policy: &Policy, facts: &Facts, request: &Request) -> Result<(), PlanError> {
+    let because = match () {
+        () if policy.files.read_only_workspace => return Ok(()),
+        () if policy.lock.isolation == Isolation::Landlock => {
+            "`--isolation landlock` cannot tell deleting from renaming"
+        }
+        () if !policy.guard.enabled => "the policy lifts the guard",
+        () if !facts.seccomp_notify => "this kernel has no seccomp user notification",
+        () => return Ok(()),
+    };
+    let kept = |source: &&Source| source.access == Access::Keep;
+    match request.mounts.iter().find(kept) {
+        Some(source) => Err(PlanError::Keep {
+            path: source.path.display().to_string(),
+            because: because.to_owned(),
+        }),
+        None => Ok(()),
+    }
 }
 
 /// Who is at this place, above it or below it.
@@ -107,10 +133,12 @@ fn checked(below: &InsidePath, place: &Path) -> Result<InsidePath, PlanError> {
     InsidePath::new(below.as_path().join(place)).map_err(PlanError::Path)
 }
 
-fn elsewhere(place: &Path) -> Result<InsidePath, PlanError> {
+pub(super) fn elsewhere(place: &Path) -> Result<InsidePath, PlanError> {
     let at = InsidePath::new(place).map_err(PlanError::Path)?;
-    let reserved = at.as_path() == Path::new("/")
-        || RESERVED.iter().any(|name| at.as_path().starts_with(name));
+    let reserved = RESERVED
+        .iter()
+        .map(Path::new)
+        .any(|name| at.as_path().starts_with(name) || name.starts_with(at.as_path()));
     match reserved {
         true => Err(PlanError::Path(PathError::Reserved(at.to_string()))),
         false => Ok(at),

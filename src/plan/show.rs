@@ -7,8 +7,8 @@ use serde::Serializer;
 use serde::ser::SerializeSeq;
 
 use super::{
-    BindMode, BuildStep, Capabilities, Guarding, Landlock, Namespaces, Place, Plan, Seccomp,
-    Session, Stdio, Tcp,
+    BuildStep, Capabilities, Guarding, Landlock, Namespaces, Place, Plan, Seccomp, Session, Stdio,
+    Tcp,
 };
 use crate::policy::{Isolation, NetMode};
 
@@ -185,7 +185,10 @@ fn guarding(guard: &Guarding) -> String {
     match guard {
         Guarding::Off(because) => format!("guard nothing: {because}"),
         Guarding::On { rules, doors } => {
-            let doors: Vec<_> = doors.iter().map(ToString::to_string).collect();
+            let mut doors: Vec<_> = doors.iter().map(ToString::to_string).collect();
+            if doors.is_empty() {
+                doors.push("what is mounted later".to_owned());
+            }
             let git = if rules.git {
                 "git hooks, git configuration that runs programs, "
             } else {
@@ -207,8 +210,7 @@ pub fn one_line(plan: &Plan) -> String {
         .iter()
         .filter_map(|step| match step {
             BuildStep::Bind { from, mode, .. } => {
-                let mode = if *mode == BindMode::Read { "ro" } else { "rw" };
-                Some(format!("{} ({mode})", from.display()))
+                Some(format!("{} ({})", from.display(), mode.word()))
             }
             _ => None,
         })

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::asked::AskedStep;
 use super::egress::Door;
+use super::local_bin::Programs;
 use crate::policy::{Bytes, InsidePath};
 
 /// What a path was when the planner looked; compared when it is opened.
@@ -27,6 +28,24 @@ pub enum BindMode {
     Write,
     /// Read-only for the program itself; pid 1 writes for it and keeps guarded files as they are.
     Guarded,
+    /// Guarded, and programs delete only what they have made themselves.
+    Kept,
+}
+
+impl BindMode {
+    /// Whether pid 1 writes for the program.
+    pub fn is_guarded(self) -> bool {
+        matches!(self, Self::Guarded | Self::Kept)
+    }
+
+    /// As it is said on the command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Read => "ro",
+            Self::Write | Self::Guarded => "rw",
+            Self::Kept => "keep",
+        }
+    }
 }
 
 impl fmt::Display for BindMode {
@@ -35,6 +54,9 @@ impl fmt::Display for BindMode {
             Self::Read => "read only",
             Self::Write => "read and write",
             Self::Guarded => "read and write, guarded",
+            Self::Kept => {
+                "read and write, guarded, and nothing is deleted but what it makes itself"
+            }
         })
     }
 }
@@ -132,6 +154,8 @@ pub enum BuildStep {
         at: InsidePath,
         guarded: bool,
     },
+    /// A folder of programs that can change while the box runs.
+    Programs(Programs),
     /// The folder that holds the mounts: ours, so that no mount point is made in the user's.
     MountPoints {
         from: InsidePath,
@@ -210,6 +234,7 @@ impl fmt::Display for BuildStep {
                 let guarded = if *guarded { " (guarded)" } else { "" };
                 write!(f, "keep the session's {folder} at {at}{guarded}")
             }
+            Self::Programs(programs) => programs.fmt(f),
             Self::MountPoints { at, .. } => write!(f, "make the places for mounts in {at}"),
             Self::Tmpfs { at, size, .. } => write!(f, "make an empty {at} of at most {size}"),
             Self::Proc { at } => write!(f, "show the box's own processes at {at}"),
@@ -278,45 +303,6 @@ pub enum InsideStep {
     },
     /// Makes sure that no user namespace can be made.
     ProveNoUserNamespaces,
-}
-
-/// Steps between locking the doors and starting the program.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub enum ReadyStep {
-    /// Waits until there is something to read, or nothing ever will be.
-    WaitFor(RawFd),
-    /// A filter that its maker may not have written before the box stands.
-    ReadFilter(RawFd),
-    /// Starts in this directory, or in the first of the others that is there, or at the top.
-    Directory {
-        asked: Option<PathBuf>,
-        others: Vec<PathBuf>,
-    },
-    NewSession,
-    /// What SELinux is to call the program.
-    Label(OsString),
-}
-
-impl fmt::Display for ReadyStep {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::WaitFor(fd) => write!(f, "wait for descriptor {fd}"),
-            Self::ReadFilter(fd) => {
-                write!(f, "read a system call filter from descriptor {fd}")
-            }
-            Self::Directory {
-                asked: Some(path), ..
-            } => write!(f, "start in {}", path.display()),
-            Self::Directory { others, .. } => {
-                let others: Vec<_> = others.iter().map(|path| path.display()).collect();
-                f.write_str("start in the first there is of:")?;
-                others.iter().try_for_each(|path| write!(f, " {path}"))?;
-                f.write_str(" /")
-            }
-            Self::NewSession => f.write_str("leave the caller's terminal session"),
-            Self::Label(label) => write!(f, "run it as {}", label.to_string_lossy()),
-        }
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

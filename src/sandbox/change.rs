@@ -28,29 +28,31 @@ pub struct Change {
 /// What came of a change.
 #[derive(Debug)]
 pub enum Changed {
-    /// With the writable copy of a guarded mount, for pid 1.
-    Done(Option<OwnedFd>),
-    /// Everything is as it was before.
-    Failed(io::Error),
-    /// Its process was killed, and nobody knows how far it had come.
-    Vanished,
+    /// With the mount that is seen, and the writable copy of a guarded one, for pid 1.
+    Done(Vec<OwnedFd>),
+    /// Everything is as it was before. `in_box` says where it went wrong: there, or with the
+    /// folder that was to be shown.
+    Failed { error: io::Error, in_box: bool },
+    /// Its process was killed. If it had begun `in_box`, nobody knows how far it had come.
+    Vanished { in_box: bool },
 }
 
 impl Change {
-    /// Starts a process for the job, which has nothing open but what is to be kept for it.
+    /// Starts a process for the job, which has nothing open but what is to be kept for it. It says
+    /// `Go` on the line before it changes anything in the box.
     pub(super) fn begin(
         proof: &SingleThreaded,
         keep: &[RawFd],
-        job: impl FnOnce() -> io::Result<Option<OwnedFd>>,
+        job: impl FnOnce(&Wire) -> io::Result<Vec<OwnedFd>>,
     ) -> io::Result<Self> {
         let (ours, theirs) = wire::pair()?;
         let parent = getpid();
         match process::clone_into(proof, 0)? {
             Forked::Child => {
                 let keep = [keep, &[theirs.as_fd().as_raw_fd()]].concat();
-                let done = stand_alone(parent, keep).and_then(|()| job());
+                let done = stand_alone(parent, keep).and_then(|()| job(&theirs));
                 let _ = theirs.send(&match done {
-                    Ok(door) => Message::Trees(door.into_iter().collect()),
+                    Ok(trees) => Message::Trees(trees),
                     Err(error) => Message::Failed {
                         step: 0,
                         part: Part::Whole,
@@ -86,12 +88,18 @@ impl Change {
         }
         self.collect();
         // Only those who are dead had the other end: this waits for nobody.
-        Some(match self.wire.receive() {
-            Ok(Some(Message::Trees(doors))) => Changed::Done(doors.into_iter().next()),
-            Ok(Some(Message::Failed { errno, .. })) => {
-                Changed::Failed(io::Error::from_raw_os_error(errno))
-            }
-            _ => Changed::Vanished,
+        let mut said = self.wire.receive();
+        let in_box = matches!(said, Ok(Some(Message::Go)));
+        if in_box {
+            said = self.wire.receive();
+        }
+        Some(match said {
+            Ok(Some(Message::Trees(trees))) => Changed::Done(trees),
+            Ok(Some(Message::Failed { errno, .. })) => Changed::Failed {
+                error: io::Error::from_raw_os_error(errno),
+                in_box,
+            },
+            _ => Changed::Vanished { in_box },
         })
     }
 

@@ -10,41 +10,57 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use nix::mount::{MntFlags, umount2};
-use nix::sys::stat::{Mode, mkdirat};
-use nix::unistd::{UnlinkatFlags, getpid, getppid, unlinkat};
+use nix::unistd::{fchdir, getpid, getppid};
 
 use super::change::{Change, die_with, stand_alone};
 use super::mounts::open_seen;
 use super::open_files;
 use super::owners;
+use super::points::{self, Holder};
 use super::wire::{self, Message};
-use crate::plan::{BindMode, Identity, Seen};
-use crate::policy::InsidePath;
+use crate::plan::{BindMode, Identity, Point, Seen};
 use crate::sys::mount::{self, ATTR_NO_DEVICES, ATTR_NO_SETUID, ATTR_READ_ONLY};
 use crate::sys::process::{self, SingleThreaded};
 
 const SAFE: u64 = ATTR_NO_SETUID | ATTR_NO_DEVICES;
 
-/// A folder to be shown in a box that runs.
+/// A folder or file to be shown in a box that runs.
 #[derive(Debug, Clone)]
 pub struct LiveMount {
     pub source: PathBuf,
     pub seen: Seen,
     pub is_folder: bool,
     pub mode: BindMode,
-    /// The folder of mounts in the box, and the name in it.
-    pub below: InsidePath,
+    pub point: Point,
+    /// What it was called by whoever asked for it.
     pub name: String,
-    /// The number of the mount that pid 1 writes through, once there is one.
-    pub door: Option<u64>,
+    /// Also when its source overlaps with another's.
+    pub despite_overlap: bool,
+    /// The number of the mount that the box sees, once there is one.
+    pub shown: Option<u64>,
+    /// The numbers of the mounts that pid 1 writes through, the latest last, once there is one.
+    pub doors: Vec<u64>,
+    /// The numbers of those it took the place of, which lie under it where the kernel cannot
+    /// exchange mounts.
+    pub over: Vec<u64>,
 }
 
 impl LiveMount {
     /// Where it is in the box.
     pub fn place(&self) -> String {
-        format!("{}/{}", self.below, self.name)
+        self.point.at.to_string()
+    }
+
+    /// Whether the other one shows the same in the same way, so that only what pid 1 does for
+    /// programs is different.
+    pub fn looks_like(&self, other: &Self) -> bool {
+        let object = |mount: &Self| (mount.seen.device, mount.seen.inode);
+        let is_held = |mount: &Self| mount.mode != BindMode::Write;
+        self.source == other.source
+            && object(self) == object(other)
+            && is_held(self)
+            && is_held(other)
     }
 }
 
@@ -83,48 +99,94 @@ impl Entrance {
     }
 }
 
-/// Begins to show the folder in the box. Every process in there sees it when that is done; the
-/// writable copy of a guarded one comes back, for pid 1.
+/// Begins to show it in the box. Every process in there sees it when that is done; what is seen
+/// comes back, and for a guarded one the writable copy, for pid 1.
 pub(super) fn attach(
     proof: &SingleThreaded,
     entrance: &Entrance,
     identity: &Identity,
     wanted: &LiveMount,
 ) -> io::Result<Change> {
-    Change::begin(proof, &entrance.descriptors(), || {
-        let mut trees = copies(proof, identity, wanted)?;
-        let door = match wanted.mode {
-            BindMode::Guarded => trees.pop(),
-            BindMode::Read | BindMode::Write => None,
-        };
-        let tree = trees.pop().ok_or_else(|| io::Error::from(Errno::ENOENT))?;
+    Change::begin(proof, &entrance.descriptors(), |line| {
+        let trees = copies(proof, identity, wanted)?;
+        let tree = trees.first().ok_or(Errno::ENOENT)?;
+        line.send(&Message::Go)?;
         entrance.enter(identity)?;
-        let points = mount_points(&wanted.below)?;
-        match wanted.is_folder {
-            true => mkdirat(
-                &points,
-                wanted.name.as_str(),
-                Mode::from_bits_truncate(0o755),
-            )?,
-            false => drop(nix::fcntl::openat(
-                &points,
-                wanted.name.as_str(),
-                OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC,
-                Mode::from_bits_truncate(0o444),
-            )?),
-        }
-        let attached = place(&wanted.below, &wanted.name)
-            .and_then(|place| mount::attach(tree.as_fd(), place.as_fd()));
-        attached.inspect_err(|_| {
-            let _ = remove_point(&points, &wanted.name);
+        let point = &wanted.point;
+        let place = points::make(point, wanted.is_folder).inspect_err(|_| {
+            let _ = points::tidy(point);
         })?;
-        Ok(door)
+        let attached = mount::attach(tree.as_fd(), place.as_fd()).and_then(|()| {
+            match points::is_at(tree, point)? {
+                true => Ok(()),
+                // A program moved the place away in this moment.
+                false => Err(took_off(tree, Errno::ELOOP)),
+            }
+        });
+        attached.inspect_err(|_| {
+            let _ = points::remove(point);
+        })?;
+        Ok(trees)
     })
 }
 
+/// Begins to show it in the place of another, which those who use that one keep. At no moment
+/// is there anything else.
+pub(super) fn exchange(
+    proof: &SingleThreaded,
+    entrance: &Entrance,
+    identity: &Identity,
+    old: &LiveMount,
+    wanted: &LiveMount,
+) -> io::Result<Change> {
+    Change::begin(proof, &entrance.descriptors(), |line| {
+        let mut trees = copies(proof, identity, wanted)?;
+        let tree = trees.first_mut().ok_or(Errno::ENOENT)?;
+        line.send(&Message::Go)?;
+        entrance.enter(identity)?;
+        let holder = Holder::at_its_place(old).ok_or(Errno::ESTALE)?;
+        let top = holder.top()?;
+        if Some(points::mount_of(&top)?) != old.shown {
+            return Err(Errno::ESTALE.into());
+        }
+        if old.looks_like(wanted) {
+            // Whoever has it for a working directory is not to lose it for that.
+            *tree = top;
+            return Ok(trees);
+        }
+        match mount::attach_beneath(tree.as_fd(), top.as_fd()) {
+            Ok(()) => set_aside(&holder, top, wanted.is_folder),
+            // A kernel that cannot: the new one lies on the old one until both are taken away.
+            Err(_) => mount::attach(tree.as_fd(), top.as_fd())?,
+        }
+        points::sweep();
+        Ok(trees)
+    })
+}
+
+/// Takes away what is on top, in one step. It is not cut off from the box: Landlock finds its rules
+/// on the way from a file up to the root, and whoever is about to open one would be refused.
+fn set_aside(holder: &Holder, top: OwnedFd, is_folder: bool) {
+    let aside = points::aside(is_folder);
+    let moved = aside.and_then(|aside| mount::attach(top.as_fd(), aside.as_fd()));
+    if moved.is_err() && holder.let_go(MntFlags::MNT_DETACH).is_err() {
+        // Both are there: whoever waits takes both away, as if this one had been killed.
+        process::exit_now(1);
+    }
+}
+
+/// Takes off a folder wherever it hangs.
+fn took_off(tree: &OwnedFd, why: Errno) -> io::Error {
+    if fchdir(tree).is_ok() {
+        let _ = umount2(".", MntFlags::MNT_DETACH);
+        let _ = nix::unistd::chdir("/");
+    }
+    why.into()
+}
+
 /// Begins to take it away again. One that is in use stays, unless `force`: then it is gone for
-/// whoever comes, and for those who use it when they are done. What one that was killed has done
-/// of it already is no reason to fail.
+/// whoever comes, and for those who use it when they are done, with all that is mounted in it. What
+/// one that was killed has done of it already is no reason to fail.
 pub(super) fn detach(
     proof: &SingleThreaded,
     entrance: &Entrance,
@@ -132,47 +194,35 @@ pub(super) fn detach(
     gone: &LiveMount,
     force: bool,
 ) -> io::Result<Change> {
-    Change::begin(proof, &entrance.descriptors(), || {
+    Change::begin(proof, &entrance.descriptors(), |line| {
+        // The /proc of the box does not know this process.
+        let about = crate::sys::at::open_path(Path::new("/proc/self"))?;
+        line.send(&Message::Go)?;
         entrance.enter(identity)?;
-        if !force && gone.door.is_some_and(open_files::is_any_on) {
+        if !force && gone.doors.iter().any(|door| open_files::is_any_on(*door)) {
             return Err(Errno::EBUSY.into());
         }
-        let flags = match force {
+        let mut flags = match force {
             true => MntFlags::MNT_DETACH,
             false => MntFlags::empty(),
         };
-        let place = gone.below.as_path().join(&gone.name);
-        match umount2(&place, flags | MntFlags::UMOUNT_NOFOLLOW) {
-            Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => {}
-            Err(error) => return Err(error.into()),
+        if let Some(holder) = Holder::find(gone, &about)? {
+            for _ in 0..gone.over.len() + 2 {
+                match holder.let_go(flags) {
+                    Ok(()) | Err(Errno::EINVAL | Errno::ENOENT) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                // What it took the place of goes with it, and is not seen again.
+                flags = MntFlags::MNT_DETACH;
+                if !holder.holds(gone) {
+                    break;
+                }
+            }
         }
-        let _ = remove_point(&mount_points(&gone.below)?, &gone.name);
-        Ok(None)
+        let _ = points::remove(&gone.point);
+        points::sweep();
+        Ok(Vec::new())
     })
-}
-
-fn remove_point(points: &OwnedFd, name: &str) -> nix::Result<()> {
-    match unlinkat(points, name, UnlinkatFlags::RemoveDir) {
-        Err(Errno::ENOTDIR) => unlinkat(points, name, UnlinkatFlags::NoRemoveDir),
-        done => done,
-    }
-}
-
-/// The folder of mounts as a copy that can be written to: inside it is read-only for everybody.
-fn mount_points(below: &InsidePath) -> io::Result<OwnedFd> {
-    let shown = place(below, ".")?;
-    let copy = mount::copy_mount(shown.as_fd(), Path::new(""))?;
-    mount::loosen_mount(copy.as_fd(), ATTR_READ_ONLY)?;
-    Ok(copy)
-}
-
-/// A place below the box's folder of mounts, which no program can have put a link into.
-fn place(below: &InsidePath, name: &str) -> io::Result<OwnedFd> {
-    let root = crate::sys::at::open_path(Path::new("/"))?;
-    let how = OpenHow::new()
-        .flags(OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW)
-        .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_SYMLINKS);
-    Ok(openat2(&root, &below.relative().join(name), how)?)
 }
 
 /// Detached copies of the source with their flags set: one to show, and for a guarded one a second
@@ -214,12 +264,12 @@ fn make_copies(
     let source = open_seen(&wanted.source, &wanted.seen, wanted.is_folder)?;
     let read_only = match wanted.mode {
         BindMode::Write => 0,
-        BindMode::Read | BindMode::Guarded => ATTR_READ_ONLY,
+        BindMode::Read | BindMode::Guarded | BindMode::Kept => ATTR_READ_ONLY,
     };
     let shown = copy(&source)?;
     mount::restrict_tree(shown.as_fd(), SAFE | read_only)?;
     let mut trees = vec![shown];
-    if wanted.mode == BindMode::Guarded {
+    if wanted.mode.is_guarded() {
         let door = copy(&source)?;
         mount::restrict_tree(door.as_fd(), SAFE)?;
         trees.push(door);

@@ -13,7 +13,7 @@ use nix::unistd::{fchdir, symlinkat};
 use super::asked::{self, Stage};
 use super::owners::{self, Prepared};
 use super::trouble::Trouble;
-use crate::plan::{BindMode, BuildStep, FirstProcess, Identity, OwnFolder, Plan, Seen};
+use crate::plan::{BindMode, BuildStep, FirstProcess, Identity, OwnFolder, Plan, Programs, Seen};
 use crate::policy::InsidePath;
 use crate::sys::mount::{self, ATTR_NO_DEVICES, ATTR_NO_EXEC, ATTR_NO_SETUID, ATTR_READ_ONLY};
 
@@ -133,6 +133,7 @@ fn apply_own(site: &mut Site<'_>, number: usize, step: &BuildStep) -> io::Result
             at,
             guarded,
         } => own(site, number, *folder, at, *guarded),
+        BuildStep::Programs(programs) => make_programs(site, programs),
         BuildStep::MountPoints { from, at } => {
             let tree = mount::copy_mount(site.place(from)?.as_fd(), Path::new(""))?;
             mount::restrict_tree(tree.as_fd(), ATTR_READ_ONLY | SAFE)?;
@@ -214,6 +215,30 @@ fn new_root(site: &mut Site<'_>) -> io::Result<()> {
     Ok(())
 }
 
+/// Fills the folder of programs before anybody sees it.
+fn make_programs(site: &Site<'_>, programs: &Programs) -> io::Result<()> {
+    let host = mount::copy_tree(mount::here(), Path::new("/usr"))?;
+    mount::restrict_tree(host.as_fd(), ATTR_READ_ONLY | SAFE)?;
+    site.attach(&host, &programs.host)?;
+    // Every name costs at most a page of memory, and as many may come later as are there.
+    let inodes = 2 * programs.links.len() as u64 + 1024;
+    let (size, inodes) = (option(inodes * 4096)?, option(inodes)?);
+    let options: [(&CStr, &CStr); 3] = [
+        (c"size", &size),
+        (c"nr_inodes", &inodes),
+        (c"mode", c"0755"),
+    ];
+    let folder = mount::new_filesystem(c"tmpfs", &options, SAFE)?;
+    for missing in programs.missing() {
+        mkdirat(&folder, &missing, Mode::from_bits_truncate(0o755))?;
+    }
+    for (name, to) in &programs.links {
+        symlinkat(to, &folder, name.as_os_str())?;
+    }
+    mount::restrict_tree(folder.as_fd(), ATTR_READ_ONLY | SAFE)?;
+    site.attach(&folder, &programs.covers)
+}
+
 fn write_file(site: &Site<'_>, at: &InsidePath, content: &[u8]) -> io::Result<()> {
     let how = OpenHow::new()
         .flags(OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC)
@@ -263,8 +288,7 @@ fn bind(site: &mut Site<'_>, number: usize, wanted: Wanted<'_>) -> io::Result<()
             // Opened once: both copies are of what was seen.
             let source = open_seen(wanted.from, wanted.seen, wanted.is_folder)?;
             let copy = || mount::copy_tree(source.as_fd(), Path::new(""));
-            let is_guarded = wanted.mode == BindMode::Guarded;
-            (copy()?, is_guarded.then(copy).transpose()?)
+            (copy()?, wanted.mode.is_guarded().then(copy).transpose()?)
         }
     };
     if let Some(door) = door {
@@ -273,7 +297,7 @@ fn bind(site: &mut Site<'_>, number: usize, wanted: Wanted<'_>) -> io::Result<()
     }
     let attributes = match wanted.mode {
         BindMode::Write => SAFE,
-        BindMode::Read | BindMode::Guarded => SAFE | ATTR_READ_ONLY,
+        BindMode::Read | BindMode::Guarded | BindMode::Kept => SAFE | ATTR_READ_ONLY,
     };
     mount::restrict_tree(tree.as_fd(), attributes)?;
     site.attach(&tree, wanted.at)

@@ -12,7 +12,7 @@ use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
 
 use super::mounts::{open_own, open_seen};
 use super::trouble::{InPart, Trouble};
-use crate::plan::{BindMode, BuildStep, Identity, OwnFolder, Part, Plan, Seen};
+use crate::plan::{BuildStep, Identity, OwnFolder, Part, Plan, Seen};
 use crate::sys::mount;
 use crate::sys::process::{self, Forked, SingleThreaded};
 
@@ -92,7 +92,7 @@ pub(super) fn prepare(
                 let owner = (seen.uid, seen.gid);
                 let tree = map(&source, owner)?;
                 prepared.trees.push((number, tree));
-                if *mode == BindMode::Guarded {
+                if mode.is_guarded() {
                     let door = map(&source, owner)?;
                     prepared.doors.push((number, door));
                 }

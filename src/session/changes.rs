@@ -2,17 +2,17 @@
 //! its own and answered when that has ended, so that a folder that never answers costs whoever
 //! asked for it some seconds, and everybody else nothing.
 
-use std::io;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags};
 
 use super::idlers::NO_ANSWER;
+use super::obstacles::why_not_changed;
 use super::record::RecordedMount;
 use super::supervise::Life;
 use super::talk::Say;
-use crate::plan::BindMode;
+use crate::plan::point;
+use crate::policy::InsidePath;
 use crate::sandbox::{Change, Changed, LiveMount, Running};
 
 /// How long a folder may take to answer. Whoever asks waits longer than this.
@@ -40,6 +40,8 @@ struct Begun {
 #[derive(Debug)]
 enum Aim {
     Show,
+    /// In the place of this one.
+    Exchange(Box<LiveMount>),
     Hide {
         force: bool,
     },
@@ -49,6 +51,16 @@ enum Aim {
         why: String,
         tries: u32,
     },
+}
+
+impl Aim {
+    /// What the place of is taken.
+    fn old(self) -> Option<LiveMount> {
+        match self {
+            Self::Exchange(old) => Some(*old),
+            _ => None,
+        }
+    }
 }
 
 impl Changes {
@@ -62,8 +74,15 @@ impl Changes {
         waited_for.map(|begun| begun.until).min()
     }
 
-    fn has(&self, name: &str) -> bool {
-        self.0.iter().any(|begun| begun.mount.name == name)
+    /// What is coming or going.
+    pub(super) fn mounts(&self) -> impl Iterator<Item = &LiveMount> {
+        self.0.iter().map(|begun| &begun.mount)
+    }
+
+    /// Whether something is changing at this place, above it or below it.
+    pub(super) fn touch(&self, place: &InsidePath) -> bool {
+        let mut places = self.0.iter().map(|begun| &begun.mount.point.at);
+        places.any(|other| other.starts_with(place) || place.starts_with(other))
     }
 
     /// Ends those that take too long, and gives back those that have ended.
@@ -87,19 +106,67 @@ impl Changes {
 
 impl Life<'_> {
     /// Begins to show a folder; the answer comes when every process in the box sees it.
-    pub(super) fn mount(&mut self, client: usize, wanted: LiveMount, running: &Running) {
-        match self.in_the_way_of(&wanted) {
-            Some(why) => self.answer(client, &Say::Refused { why }),
-            None => self.begin_change(client, wanted, Aim::Show, running),
-        }
+    pub(super) fn mount(
+        &mut self,
+        client: usize,
+        wanted: LiveMount,
+        replace: bool,
+        running: &Running,
+    ) {
+        let aim = match self.in_the_way_of(&wanted, replace) {
+            Err(why) => return self.answer(client, &Say::Refused { why }),
+            Ok(None) => Aim::Show,
+            Ok(Some(old)) if differs_in_mode_alone(&old, &wanted) => {
+                return self.change_mode(client, old, wanted, running);
+            }
+            Ok(Some(old)) => Aim::Exchange(Box::new(old)),
+        };
+        self.begin_change(client, wanted, aim, running);
+    }
+
+    /// Another mode that only pid 1 has to know of.
+    fn change_mode(&mut self, client: usize, old: LiveMount, wanted: LiveMount, running: &Running) {
+        let mount = LiveMount {
+            mode: wanted.mode,
+            name: wanted.name,
+            despite_overlap: wanted.despite_overlap,
+            ..old.clone()
+        };
+        let say = match running.keeps(&mount) {
+            Ok(()) => {
+                let (overlaps, replaces) = (self.overlapping(&mount), Some(noted(&old).source));
+                self.diary.mounted(&noted(&mount), overlaps, replaces);
+                let place = mount.point.at.clone();
+                self.mounted.retain(|other| other.point.at != place);
+                self.mounted.push(mount);
+                Say::Done
+            }
+            Err(_) => Say::Refused {
+                why: NO_ANSWER.to_owned(),
+            },
+        };
+        self.answer(client, &say);
     }
 
     pub(super) fn unmount(&mut self, client: usize, name: &str, force: bool, running: &Running) {
-        let known = self.mounted.iter().find(|mount| mount.name == name);
-        let why = match known.cloned() {
+        let known = point(self.plan, name).ok().and_then(|point| {
+            let mut mounted = self.mounted.iter();
+            mounted.find(|mount| mount.point.at == point.at).cloned()
+        });
+        let why = match known {
             None => format!("nothing called `{name}` was mounted while it ran"),
-            Some(_) if self.changes.has(name) => format!("`{name}` is being taken away already"),
-            Some(mount) => return self.begin_change(client, mount, Aim::Hide { force }, running),
+            Some(mount) if self.changes.touch(&mount.point.at) => {
+                format!("`{name}` is being changed already; ask again")
+            }
+            Some(mount) => match self.first_in(&mount.point.at) {
+                Some(inner) if !force => {
+                    let inner = &inner.name;
+                    format!(
+                        "`{inner}` is mounted in `{name}`: unmount that first; or --force takes away both"
+                    )
+                }
+                _ => return self.begin_change(client, mount, Aim::Hide { force }, running),
+            },
         };
         self.answer(client, &Say::Refused { why });
     }
@@ -126,10 +193,11 @@ impl Life<'_> {
     ) -> Result<(), String> {
         let change = match &aim {
             Aim::Show => running.mount(self.plan, &mount),
+            Aim::Exchange(old) => running.exchange(self.plan, old, &mount),
             Aim::Hide { force } => running.unmount(self.plan, &mount, *force),
             Aim::TakeBack { .. } => running.unmount(self.plan, &mount, true),
         };
-        let change = change.map_err(|error| why_not_changed(&error, &mount.name))?;
+        let change = change.map_err(|error| why_not_changed(&error, &mount, false))?;
         self.changes.0.push(Begun {
             client,
             mount,
@@ -157,45 +225,79 @@ impl Life<'_> {
         let Begun {
             client, mut mount, ..
         } = begun;
+        let is_taking_back = matches!(begun.aim, Aim::TakeBack { .. });
         let refused = |why: &str| {
             Some(Say::Refused {
                 why: why.to_owned(),
             })
         };
         match (begun.aim, result) {
-            (Aim::Show, Changed::Done(door)) => {
-                let opened = door.map_or(Ok(()), |door| running.open_door(&mut mount, door));
-                if opened.is_err() {
+            (aim @ (Aim::Show | Aim::Exchange(_)), Changed::Done(trees)) => {
+                let old = aim.old();
+                if let Some(old) = &old {
+                    mount.over = lower(old);
+                    // Files may be open through those that are closed to others now.
+                    mount.doors.clone_from(&old.doors);
+                }
+                if running.has_shown(&mut mount, trees).is_err() {
                     return self.take_back(client, mount, NO_ANSWER.to_owned(), 1, running);
                 }
-                self.diary.mounted(&noted(&mount));
+                let overlaps = self.overlapping(&mount);
+                let replaces = old.map(|old| noted(&old).source);
+                self.diary.mounted(&noted(&mount), overlaps, replaces);
+                let place = mount.point.at.clone();
+                self.mounted.retain(|other| other.point.at != place);
                 self.mounted.push(mount);
                 Some(Say::Done)
             }
-            (Aim::Show, Changed::Vanished) => {
+            (aim @ (Aim::Show | Aim::Exchange(_)), Changed::Vanished { in_box }) => {
                 let why = match begun.is_late {
                     true => "the folder does not answer; is its disk or its network gone?",
                     false => "the process that was to show it was killed; ask again",
                 };
-                self.take_back(client, mount, why.to_owned(), 1, running)
+                if !in_box {
+                    return refused(why);
+                }
+                let mut why = why.to_owned();
+                if let Some(old) = aim.old() {
+                    mount.over = lower(&old);
+                    why.push_str(" (what was there before is gone too)");
+                }
+                self.take_back(client, mount, why, 1, running)
             }
             (Aim::Hide { .. }, Changed::Done(_)) => {
-                let _ = running.close_door(&mount);
-                self.mounted.retain(|other| other.name != mount.name);
-                self.diary.unmounted(&mount.place());
+                self.is_gone(&mount.point.at, running);
                 Some(Say::Done)
             }
-            (Aim::Show | Aim::Hide { .. }, Changed::Failed(error)) => {
-                refused(&why_not_changed(&error, &mount.name))
+            (_, Changed::Failed { error, in_box }) if !is_taking_back => {
+                refused(&why_not_changed(&error, &mount, in_box))
             }
-            (Aim::Hide { .. }, Changed::Vanished) => {
+            (Aim::Hide { .. }, Changed::Vanished { .. }) => {
                 refused("the process that was to take it away was killed; ask again")
             }
-            (Aim::TakeBack { why, .. }, Changed::Done(_)) => refused(&why),
+            (Aim::TakeBack { why, .. }, Changed::Done(_)) => {
+                self.is_gone(&mount.point.at, running);
+                refused(&why)
+            }
             (Aim::TakeBack { why, tries }, _) if tries < TRIES => {
                 self.take_back(client, mount, why, tries + 1, running)
             }
             (Aim::TakeBack { why, .. }, _) => refused(&out_of_hand(&why)),
+            (Aim::Show | Aim::Exchange(_) | Aim::Hide { .. }, Changed::Failed { .. }) => None,
+        }
+    }
+
+    /// Nothing is there any more, and nothing of what was mounted in it.
+    fn is_gone(&mut self, place: &InsidePath, running: &Running) {
+        let is_in = |mount: &LiveMount| mount.point.at.starts_with(place);
+        let (gone, rest) = std::mem::take(&mut self.mounted)
+            .into_iter()
+            .partition(is_in);
+        self.mounted = rest;
+        let gone: Vec<LiveMount> = gone;
+        for mount in gone {
+            let _ = running.close_door(&mount);
+            self.diary.unmounted(&mount.place());
         }
     }
 
@@ -216,59 +318,30 @@ impl Life<'_> {
             why: out_of_hand(&why),
         })
     }
+}
 
-    /// What is there already, by name or by overlapping: a guard knows a file by its name below
-    /// one folder.
-    fn in_the_way_of(&self, wanted: &LiveMount) -> Option<String> {
-        let at_start = self.record.mounts.iter().cloned();
-        let coming = self.changes.0.iter().map(|begun| &begun.mount);
-        let later = self.mounted.iter().chain(coming).map(noted);
-        for mount in at_start.chain(later) {
-            if mount.place == wanted.place() {
-                return Some(format!(
-                    "{} is there already: {}",
-                    mount.place, mount.source
-                ));
-            }
-            let (one, other) = (Path::new(&mount.source), wanted.source.as_path());
-            let both_read = mount.mode == "ro" && wanted.mode == BindMode::Read;
-            if (one.starts_with(other) || other.starts_with(one)) && !both_read {
-                return Some(format!(
-                    "{} is shared already, and what is written through one would go past the \
-                     guard of the other",
-                    mount.source
-                ));
-            }
-        }
-        None
-    }
+/// The numbers of a mount and of those under it, for the one that takes its place.
+fn lower(old: &LiveMount) -> Vec<u64> {
+    old.over.iter().copied().chain(old.shown).collect()
+}
+
+/// Whether both show the same in the same place, and pid 1 does the writing in either.
+fn differs_in_mode_alone(old: &LiveMount, wanted: &LiveMount) -> bool {
+    (&old.source, old.seen) == (&wanted.source, wanted.seen)
+        && old.mode.is_guarded()
+        && wanted.mode.is_guarded()
+        && old.mode != wanted.mode
 }
 
 /// A mount as it is told.
 pub(super) fn noted(mount: &LiveMount) -> RecordedMount {
-    let mode = if mount.mode == BindMode::Read {
-        "ro"
-    } else {
-        "rw"
-    };
     RecordedMount {
         source: mount.source.to_string_lossy().into_owned(),
         place: mount.place(),
-        mode: mode.to_owned(),
+        mode: mount.mode.word().to_owned(),
     }
 }
 
 fn out_of_hand(why: &str) -> String {
     format!("{why}; it may be seen in the box all the same: end the session to be sure")
-}
-
-fn why_not_changed(error: &io::Error, name: &str) -> String {
-    match error.raw_os_error() {
-        Some(libc::ESTALE) => "the folder was replaced by another one meanwhile".to_owned(),
-        Some(libc::ELOOP) => "a link came in the way meanwhile".to_owned(),
-        Some(libc::EEXIST) => "there is something of that name in the box".to_owned(),
-        Some(libc::EINTR) => "a process that was to do it was killed; ask again".to_owned(),
-        Some(libc::EBUSY) => format!("a program uses `{name}`; --force takes it away"),
-        _ => format!("`{name}` cannot be changed: {error}"),
-    }
 }

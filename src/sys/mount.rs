@@ -129,6 +129,17 @@ fn set_attributes(mount: BorrowedFd<'_>, attr: &MountAttr, flags: libc::c_uint) 
 
 /// Attaches a detached tree onto the object behind `target`.
 pub(crate) fn attach(tree: BorrowedFd<'_>, target: BorrowedFd<'_>) -> io::Result<()> {
+    move_mount(tree, target, 0)
+}
+
+/// Attaches a detached tree under the mount whose top `target` is, so that it is seen when that
+/// one is taken away. Kernels before 6.5 refuse the question.
+pub(crate) fn attach_beneath(tree: BorrowedFd<'_>, target: BorrowedFd<'_>) -> io::Result<()> {
+    const BENEATH: libc::c_uint = 0x200;
+    move_mount(tree, target, BENEATH)
+}
+
+fn move_mount(tree: BorrowedFd<'_>, target: BorrowedFd<'_>, how: libc::c_uint) -> io::Result<()> {
     const FROM_DESCRIPTOR: libc::c_uint = 0x4;
     const ONTO_DESCRIPTOR: libc::c_uint = 0x40;
     // SAFETY: both paths are empty C strings: the descriptors alone say what is meant.
@@ -139,7 +150,7 @@ pub(crate) fn attach(tree: BorrowedFd<'_>, target: BorrowedFd<'_>) -> io::Result
             c"".as_ptr(),
             target.as_raw_fd(),
             c"".as_ptr(),
-            FROM_DESCRIPTOR | ONTO_DESCRIPTOR,
+            FROM_DESCRIPTOR | ONTO_DESCRIPTOR | how,
         )
     };
     check(ret).map(drop)

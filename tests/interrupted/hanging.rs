@@ -34,7 +34,7 @@ fn others_are_served_while_a_folder_does_not_answer_and_it_is_given_up() {
         // The same folder is on its way already.
         let again = scene.more();
         let again = ground.say(&["mount", "s", again.to_str().unwrap()]);
-        again.failed_with(1).complains("is there already");
+        again.failed_with(1).complains("is being changed already");
         ground.say(&["ls"]).ok().says("running");
         assert_eq!(scene.shown(), [""; 0]);
         ground.exec("s", &["echo", "served"]).ok().says("served");

@@ -7,6 +7,7 @@
 
 mod callers;
 mod changing;
+mod dead_disk;
 mod dead_disks;
 #[path = "../sessions/ground.rs"]
 #[allow(dead_code)]

@@ -2,7 +2,11 @@
 //! returns, as they should be from the first instant, and nothing else of the host with them.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod exchange;
 mod in_the_way;
+mod keeping;
+mod names;
+mod programs;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -19,7 +23,18 @@ struct Stay {
 
 impl Stay {
     fn new(flags: &[&str]) -> Self {
+        Self::in_world(World::new(), flags)
+    }
+
+    /// The same with a policy of its own.
+    fn under(policy: &str, flags: &[&str]) -> Self {
         let world = World::new();
+        let file = text(&world.write("policy.toml", policy));
+        let flags = [&["--profile", &file], flags].concat();
+        Self::in_world(world, &flags)
+    }
+
+    fn in_world(world: World, flags: &[&str]) -> Self {
         let stay = Self { world, id: "stay" };
         let mut command = stay.command(&["run", "-q", "-d", "--keep", "--name", stay.id]);
         Ran::of(command.args(flags).arg("--mount").arg(stay.world.work())).ok();
@@ -44,6 +59,17 @@ impl Stay {
         self.does(&["exec", self.id, "--", "sh", "-c", script])
     }
 
+    /// The same from the session's home.
+    fn at_home(&self, script: &str) -> Ran {
+        self.sh(&format!("cd /sessions/stay && {{\n{script}\n}}"))
+    }
+
+    /// What was written down about it.
+    fn journal(&self) -> String {
+        let file = self.world.path("state/cowork-linux/journals/stay.jsonl");
+        std::fs::read_to_string(file).unwrap()
+    }
+
     /// A folder of the host's with a file in it.
     fn folder(&self, name: &str) -> PathBuf {
         self.world.write(&format!("{name}/file"), "host");
@@ -54,6 +80,19 @@ impl Stay {
 impl Drop for Stay {
     fn drop(&mut self) {
         let _ = self.does(&["rm", "-f", "--outputs", self.id]);
+    }
+}
+
+/// Asks again and again; for what nothing tells of by itself.
+#[track_caller]
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !is_so() {
+        assert!(
+            std::time::Instant::now() < deadline,
+            "not so in time: {what}"
+        );
+        std::thread::sleep(std::time::Duration::from_millis(20));
     }
 }
 
@@ -190,7 +229,10 @@ fn what_does_not_fit_is_refused_by_name() {
         &format!("{}:outputs", text(&folder)),
         "cannot be the name of a mount",
     );
-    refused(&format!("{}:/etc/x", text(&folder)), "below mnt only");
+    refused(
+        &format!("{}:/etc/x", text(&folder)),
+        "belongs to the box itself",
+    );
     refused("/no/such/folder", "No such file");
     refused("/etc", "part of the system");
     stay.mount(&text(&folder)).ok();
