@@ -205,6 +205,12 @@ impl Gate {
         self.look_again();
     }
 
+    /// Other rules from now on, instead of all there were.
+    pub(super) fn replace(&self, rules: Rules) {
+        self.rules.replace(rules);
+        self.look_again();
+    }
+
     pub(super) fn forget(&self, pattern: &HostPattern) {
         {
             let mut rules = self.rules.borrow_mut();

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use tokio::net::UnixDatagram;
 
 use super::accounts::Accounts;
-use super::talk::{Hear, LONGEST, Tell};
+use super::talk::{Hear, LONGEST_TELL, Tell};
 
 /// Packets in order, which a datagram socket's calls are right for.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl Line {
 
     /// The next word of the supervisor; none when it is gone.
     pub(super) async fn hear(&self) -> io::Result<Option<Tell>> {
-        let mut packet = vec![0; LONGEST];
+        let mut packet = vec![0; LONGEST_TELL];
         let length = self.0.recv(&mut packet).await?;
         if length == 0 {
             return Ok(None);

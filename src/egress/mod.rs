@@ -34,6 +34,7 @@ pub use audit::{Connection, Refused, Request};
 pub use http::{ClaudeTarget, Means};
 pub use secrets::{STAND_IN, SecretError, Secrets, StandIns};
 pub use start::{Config, Gateway, start};
-pub use talk::{Hear, HostTotal, LONGEST, Tell, Totals};
+pub use talk::{Hear, HostTotal, LONGEST, LONGEST_TELL, Tell, Totals, Unsaid};
 pub use tls::{Authority, Roots, TlsError};
 pub use upstream::Proxy;
+pub(crate) use upstream::base64;

@@ -128,6 +128,9 @@ fn main(config: Config, doors: &[(Door, OwnedFd)], line: OwnedFd) -> io::Result<
             match word {
                 Tell::Allow(rule) => gate.allow(rule),
                 Tell::Deny(rule) => gate.deny(rule),
+                Tell::Rules(rules) => gate.replace(rules),
+                // The supervisor has looked at it already.
+                Tell::Secret { name, value } => drop(gate.http.renew(&name, &value.0)),
                 Tell::Forget(pattern) => gate.forget(&pattern),
                 Tell::Totals => accounts.say(Hear::Totals(accounts.totals())),
             }

@@ -1,12 +1,16 @@
 //! What supervisor and gateway say to each other: JSON packets over one socket pair.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::audit::{Connection, Request};
-use crate::policy::egress::{HostPattern, Rule};
+use crate::policy::egress::{HostPattern, Rule, Rules};
 
 /// A packet's most.
 pub const LONGEST: usize = 64 << 10;
+/// The same towards the gateway: as many rules as a session can be told at once.
+pub const LONGEST_TELL: usize = 192 << 10;
 
 /// From the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
@@ -15,9 +19,27 @@ pub enum Tell {
     Allow(Rule),
     /// Connections that the rule covers end at once.
     Deny(Rule),
+    /// These and no others. Connections that they do not allow end at once.
+    Rules(Rules),
+    /// Another value for a secret.
+    Secret {
+        name: String,
+        value: Unsaid,
+    },
     /// Takes every rule with this pattern back, of either kind.
     Forget(HostPattern),
     Totals,
+}
+
+/// Text that is never printed.
+#[derive(Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Unsaid(pub String);
+
+impl fmt::Debug for Unsaid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
 }
 
 /// From the gateway.

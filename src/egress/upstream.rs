@@ -33,7 +33,8 @@ fn odd(what: &str) -> io::Error {
 }
 
 impl Proxy {
-    pub(super) async fn reach(&self, host: &Host, port: u16) -> io::Result<TcpStream> {
+    /// A connection to a host, made by the proxy.
+    pub(crate) async fn reach(&self, host: &Host, port: u16) -> io::Result<TcpStream> {
         match &self.what {
             Upstream::Http { host: at, port: on } => {
                 let mut stream = connect(at, *on).await?;
@@ -151,7 +152,7 @@ async fn connect(host: &Host, port: u16) -> io::Result<TcpStream> {
 }
 
 /// RFC 4648, with padding.
-pub(super) fn base64(bytes: &[u8]) -> String {
+pub(crate) fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for three in bytes.chunks(3) {

@@ -203,10 +203,14 @@ impl What {
                 source,
                 place,
                 mode,
+                overlaps,
+                replaces,
             } => Self::Mount {
                 source: room.text(source),
                 place: room.text(place),
                 mode: room.text(mode),
+                overlaps: room.optional(overlaps.as_ref()),
+                replaces: room.optional(replaces.as_ref()),
             },
             Self::Unmount { place } => Self::Unmount {
                 place: room.text(place),

@@ -76,6 +76,12 @@ pub enum What {
         source: String,
         place: String,
         mode: String,
+        /// A source shared elsewhere that this one overlaps with, which was allowed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        overlaps: Option<String>,
+        /// The source that was there before, without a moment in between.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        replaces: Option<String>,
     },
     Unmount {
         place: String,

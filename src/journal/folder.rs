@@ -24,10 +24,16 @@ pub(super) fn aside_name(id: &SessionId, at: u64) -> String {
     format!("{id}.{at}.{ASIDE}")
 }
 
-/// Whose journal it is, by its name. An id has no dot.
+/// Whose journal it is, by its name. An id may have dots in it, so what follows it is taken away
+/// from the end.
 pub(super) fn id_of(path: &Path) -> Option<SessionId> {
-    let name = path.file_name()?.to_str()?;
-    SessionId::parse(name.split_once('.')?.0).ok()
+    let (name, ending) = path.file_name()?.to_str()?.rsplit_once('.')?;
+    let name = match (ending, name.rsplit_once('.')) {
+        (ASIDE, Some((name, at))) if at.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        (ASIDE, _) => return None,
+        _ => name,
+    };
+    SessionId::parse(name).ok()
 }
 
 #[derive(Debug)]
@@ -61,4 +67,34 @@ pub(super) fn list(folder: &Path) -> io::Result<Vec<Found>> {
 pub fn sessions(folder: &Path) -> Vec<SessionId> {
     let found = list(folder).unwrap_or_default().into_iter();
     found.filter(|it| !it.is_aside).map(|it| it.id).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whose_a_journal_is_is_told_by_its_name_and_no_two_share_one() {
+        let folder = Path::new("/j");
+        for name in [
+            "a",
+            "A.b",
+            "a.jsonl",
+            "a.new",
+            "a.5",
+            "a.5.aside",
+            "x_y-Z.0",
+        ] {
+            let id = SessionId::parse(name).unwrap();
+            let paths = [
+                path_of(folder, &id),
+                new_path(folder, &id),
+                folder.join(aside_name(&id, 1700)),
+            ];
+            for path in paths {
+                assert_eq!(id_of(&path).as_ref(), Some(&id), "{}", path.display());
+            }
+        }
+        assert_eq!(id_of(Path::new("/j/a.b.aside")), None);
+    }
 }

@@ -14,6 +14,7 @@ use super::read::Verdict;
 use super::tell::look;
 use super::when::{ago, stamp, time};
 use crate::policy::SessionId;
+use crate::policy::guard::KEEP;
 
 /// How many different refusals are told of; older ones are only counted.
 const MOST: usize = 20;
@@ -84,11 +85,16 @@ impl Had {
                 source,
                 place,
                 mode,
-            } if self.mounts.len() < MOUNTS => self.mounts.push(MountNote {
-                source: source.clone(),
-                place: place.clone(),
-                mode: mode.clone(),
-            }),
+                ..
+            } if self.mounts.len() < MOUNTS => {
+                // It may have taken the place of another.
+                self.mounts.retain(|mount| mount.place != *place);
+                self.mounts.push(MountNote {
+                    source: source.clone(),
+                    place: place.clone(),
+                    mode: mode.clone(),
+                });
+            }
             What::Unmount { place } => self.mounts.retain(|mount| mount.place != *place),
             _ => {}
         }
@@ -190,6 +196,7 @@ fn answer(refused: BTreeMap<Refused, Often>, now: SystemTime) -> Vec<String> {
 
 fn sentence(one: &Refused, often: Often, now: SystemTime) -> String {
     let what = match one.kind {
+        RefusalKind::File if one.rule == KEEP => "deleting",
         RefusalKind::File => "access to",
         RefusalKind::Syscall => "the system call",
         RefusalKind::Network => "the connection to",

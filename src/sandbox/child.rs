@@ -222,7 +222,9 @@ fn build_and_lock(orders: Orders<'_>) -> Result<Locked<'_>, (Wire, Failure)> {
                 // Pid 1 writes for programs, also to folders that no rule knows yet. The rules are
                 // made now, so that programs only have to put them up.
                 Isolation::Namespaces if plan.terms.changeable => {
-                    Wall::of(&plan.lock.landlock).map(|made| wall = made)
+                    lockdown::all_stays_inside(&plan.lock.landlock)
+                        .and_then(|()| Wall::among_others(&plan.lock.landlock))
+                        .map(|made| wall = made)
                 }
                 Isolation::Namespaces => lockdown::landlock(&plan.lock.landlock),
                 Isolation::Landlock => lockdown::signals_stay_inside(&plan.lock.landlock)

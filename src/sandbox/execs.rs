@@ -6,6 +6,7 @@ use std::io::{self, Read, Seek};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::fcntl::OFlag;
 use nix::pty::{grantpt, posix_openpt, unlockpt};
@@ -153,6 +154,7 @@ fn start(
             folder: Some(&program.cwd),
             ends: &ends,
             terminal: terminal.as_ref(),
+            confirm: errand.confirm,
             files,
         },
     )
@@ -165,6 +167,8 @@ pub(super) struct Given<'a> {
     pub(super) folder: Option<&'a std::path::Path>,
     pub(super) ends: &'a BoxEnds,
     pub(super) terminal: Option<&'a OwnedFd>,
+    /// The launcher hears when it has become the program.
+    pub(super) confirm: bool,
     /// How many files it may have open.
     pub(super) files: Option<u64>,
 }
@@ -186,6 +190,7 @@ pub(super) fn spawn(
         // Refusals that nobody answers could be answered by the program itself.
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
+    let executed = AtomicBool::new(false);
     let start = Start {
         plan,
         exec: given.exec,
@@ -198,10 +203,15 @@ pub(super) fn spawn(
         asks,
         wall: locked.wall.as_ref(),
         files: given.files,
+        executed: Some(&executed),
         steps: child::last_walls(plan),
     };
     let pid = Pid::from_raw(sys::process::spawn(proof, &mut || program::run(&start))?);
     drop(listen);
+    if given.confirm && executed.load(Ordering::Relaxed) {
+        let exec = given.exec;
+        locked.wire.send(&Message::Executed { exec })?;
+    }
     if let (Some(broker), Some(hear)) = (broker, hear)
         && let Ok(Some(Message::Listener(listener))) = hear.receive()
     {

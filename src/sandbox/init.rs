@@ -17,7 +17,7 @@ use super::filters::Filters;
 use super::program;
 use super::streams::BoxEnds;
 use super::wire::{Message, Wire};
-use super::{lockdown, orphans, rlimits};
+use super::{lockdown, orphans, rlimits, subtree};
 use crate::broker::{Broker, Door};
 use crate::plan::{Guarding, Landlock, Plan};
 use crate::policy::Isolation;
@@ -96,6 +96,7 @@ fn start_and_wait(
             folder: None,
             ends: &ends,
             terminal: locked.terminal.as_ref(),
+            confirm: false,
             files: rlimits::files_of_program(locked.plan),
         };
         main = Some(execs::spawn(proof, &locked, &mut broker, &given)?);
@@ -132,9 +133,17 @@ fn open_doors(
     };
     let doors = doors
         .into_iter()
-        .map(|(inside, writable)| Door { inside, writable })
+        .map(|(inside, writable)| Door {
+            keeps: plan.keeps(&inside),
+            inside,
+            writable,
+        })
         .collect();
-    Some(Broker::new(doors, GuardRules::new(rules)).take_turns(turns?))
+    let broker = Broker::new(doors, GuardRules::new(rules)).take_turns(turns?);
+    Some(match plan.terms.changeable {
+        true => broker.remember_made(),
+        false => broker,
+    })
 }
 
 /// Pid 1's life: until the program ends, or until it is told.
@@ -165,7 +174,7 @@ impl Life<'_, '_> {
                 other => other?,
             };
             let ready = |index: usize| waiting[index].any().unwrap_or(false);
-            let (ended, told) = (ready(0), ready(1));
+            let (ended, mut told) = (ready(0), ready(1));
             let (dialers, listeners) = waiting[2..].split_at(first_listener - 2);
             let dialled = dialers.iter().filter(|fd| fd.any() == Some(true));
             let dialled: Vec<RawFd> = dialled.map(|fd| fd.as_fd().as_raw_fd()).collect();
@@ -176,6 +185,52 @@ impl Life<'_, '_> {
                 .map(|(fd, what)| (fd, what.contains(PollFlags::POLLIN)))
                 .collect();
             drop(waiting);
+            // First of all: whoever was told that something may be done asks only after that.
+            while told {
+                match wire.receive()? {
+                    Some(Message::Signal { signal }) => {
+                        self.main.inspect(|main| hand_on(*main, signal));
+                    }
+                    Some(Message::ExecSignal {
+                        exec,
+                        signal,
+                        subtree,
+                    }) => self.signal_exec(exec, signal, subtree),
+                    Some(Message::Exec(errand)) => {
+                        self.execs.start(self.proof, self.locked, broker, errand);
+                    }
+                    Some(Message::Door {
+                        inside,
+                        writable,
+                        keeps,
+                    }) => {
+                        let inside = PathBuf::from(inside);
+                        match (broker.as_mut(), writable) {
+                            (Some(broker), Some(writable)) => broker.open(Door {
+                                inside,
+                                writable,
+                                keeps,
+                            }),
+                            (Some(broker), None) => broker.keep(&inside, keeps),
+                            (None, _) => {}
+                        }
+                    }
+                    Some(Message::Wall { inside }) => {
+                        let inside = PathBuf::from(inside);
+                        broker.iter_mut().for_each(|it| it.close_off(&inside));
+                    }
+                    Some(Message::NoDoor { inside }) => {
+                        let inside = PathBuf::from(inside);
+                        broker.iter_mut().for_each(|it| it.close(&inside));
+                    }
+                    Some(Message::Dialer(line)) => self.dialers.add(line),
+                    Some(Message::OpenFiles(most)) => self.execs.files = Some(most.into()),
+                    Some(Message::Stop) => return Ok(self.status),
+                    Some(_) => {}
+                    None => return Ok(125 << 8), // the launcher is gone: so is everything here
+                }
+                told = is_readable(wire.as_fd())?;
+            }
             for (listener, readable) in asked {
                 if let Some(broker) = broker {
                     match readable {
@@ -196,35 +251,15 @@ impl Life<'_, '_> {
                     return Ok(self.status);
                 }
             }
-            if told {
-                match wire.receive()? {
-                    Some(Message::Signal { signal }) => {
-                        self.main.inspect(|main| hand_on(*main, signal));
-                    }
-                    Some(Message::ExecSignal { exec, signal }) => {
-                        let pid = self.execs.pid(exec);
-                        pid.inspect(|pid| hand_on(*pid, signal));
-                    }
-                    Some(Message::Exec(errand)) => {
-                        self.execs.start(self.proof, self.locked, broker, errand);
-                    }
-                    Some(Message::Door { inside, writable }) => {
-                        let inside = PathBuf::from(inside);
-                        if let Some(broker) = broker {
-                            broker.open(Door { inside, writable });
-                        }
-                    }
-                    Some(Message::NoDoor { inside }) => {
-                        let inside = PathBuf::from(inside);
-                        broker.iter_mut().for_each(|it| it.close(&inside));
-                    }
-                    Some(Message::Dialer(line)) => self.dialers.add(line),
-                    Some(Message::OpenFiles(most)) => self.execs.files = Some(most.into()),
-                    Some(Message::Stop) => return Ok(self.status),
-                    Some(_) => {}
-                    None => return Ok(125 << 8), // the launcher is gone: so is everything here
-                }
-            }
+        }
+    }
+
+    fn signal_exec(&self, exec: u32, signal: i32, subtree: bool) {
+        let is_box = Reach::of(self.locked.plan) == Reach::Box;
+        match (self.execs.pid(exec), Signal::try_from(signal)) {
+            (Some(pid), Ok(signal)) if subtree => subtree::signal(pid, signal, is_box),
+            (Some(pid), _) => hand_on(pid, signal),
+            (None, _) => {}
         }
     }
 
@@ -273,6 +308,14 @@ impl Life<'_, '_> {
             self.told += 1;
         }
         Ok(())
+    }
+}
+
+/// Whether there is more to read by now.
+fn is_readable(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    match poll(&mut [readable(fd)], PollTimeout::ZERO) {
+        Err(Errno::EINTR) => Ok(false),
+        other => Ok(other? > 0),
     }
 }
 

@@ -15,7 +15,7 @@ use super::orphans;
 use super::owners::{self, Unprepared};
 use super::streams::{self, CallerEnds};
 use super::wire::{self, Errand, Message, Wire};
-use crate::plan::{Joins, Namespaces, Plan};
+use crate::plan::{BindMode, Joins, Namespaces, Plan};
 use crate::policy::Isolation;
 use crate::sys::process::{self, Forked, SingleThreaded};
 
@@ -86,13 +86,32 @@ impl Running {
 
     /// Hands a signal to a program that was started later.
     pub fn signal_exec(&self, exec: u32, signal: i32) -> io::Result<()> {
-        self.wire.send_now(&Message::ExecSignal { exec, signal })
+        self.wire.send_now(&Message::ExecSignal {
+            exec,
+            signal,
+            subtree: false,
+        })
+    }
+
+    /// The same to everything that came of it as well; SIGKILL until none of that is left.
+    pub fn signal_subtree(&self, exec: u32, signal: i32) -> io::Result<()> {
+        self.wire.send_now(&Message::ExecSignal {
+            exec,
+            signal,
+            subtree: true,
+        })
     }
 
     /// Begins to show another folder in the box.
     pub fn mount(&self, plan: &Plan, wanted: &LiveMount) -> io::Result<Change> {
         let proof = SingleThreaded::prove()?;
         live::attach(&proof, self.entrance()?, &plan.identity, wanted)
+    }
+
+    /// Begins to show it in the place of one that was shown later.
+    pub fn exchange(&self, plan: &Plan, old: &LiveMount, new: &LiveMount) -> io::Result<Change> {
+        let proof = SingleThreaded::prove()?;
+        live::exchange(&proof, self.entrance()?, &plan.identity, old, new)
     }
 
     /// Begins to take a folder away that was shown later.
@@ -106,11 +125,41 @@ impl Running {
         self.entrance.as_ref().ok_or_else(closed)
     }
 
-    /// Gives pid 1 what it writes through to a guarded folder that was shown later.
-    pub fn open_door(&self, shown: &mut LiveMount, writable: OwnedFd) -> io::Result<()> {
-        shown.door = Some(open_files::mount_of(writable.as_fd())?);
-        let inside = shown.place();
-        self.wire.send_now(&Message::Door { inside, writable })
+    /// Notes what is seen in the box since now, and tells pid 1 how it is written to: through this
+    /// copy, or not at all.
+    pub fn has_shown(&self, mount: &mut LiveMount, trees: Vec<OwnedFd>) -> io::Result<()> {
+        let mut trees = trees.into_iter();
+        let shown = trees.next().ok_or(io::ErrorKind::NotFound)?;
+        mount.shown = Some(open_files::mount_of(shown.as_fd())?);
+        match trees.next() {
+            Some(writable) => {
+                mount.doors.push(open_files::mount_of(writable.as_fd())?);
+                let inside = mount.place();
+                let keeps = mount.mode == BindMode::Kept;
+                self.wire.send_now(&Message::Door {
+                    inside,
+                    writable: Some(writable),
+                    keeps,
+                })
+            }
+            None => self.close_off(mount),
+        }
+    }
+
+    /// Tells pid 1 that programs may delete from now on in a guarded folder, or may not any more.
+    /// Nothing is mounted for that, so it holds for those who stand in it as well.
+    pub fn keeps(&self, mount: &LiveMount) -> io::Result<()> {
+        self.wire.send_now(&Message::Door {
+            inside: mount.place(),
+            writable: None,
+            keeps: mount.mode == BindMode::Kept,
+        })
+    }
+
+    /// Tells pid 1 that nothing is to be written at this place, whatever it lies in.
+    pub fn close_off(&self, mount: &LiveMount) -> io::Result<()> {
+        let inside = mount.place();
+        self.wire.send_now(&Message::Wall { inside })
     }
 
     pub fn close_door(&self, gone: &LiveMount) -> io::Result<()> {

@@ -65,13 +65,23 @@ pub(super) const SIGNAL_SCOPE: i32 = 6;
 /// Keeps this process's signals, and those of all it starts, away from everybody else; where the
 /// kernel can. Files are left alone: this process writes for the program.
 pub(super) fn signals_stay_inside(wall: &Landlock) -> io::Result<()> {
+    stay_inside(wall, Scope::Signal.into())
+}
+
+/// The same for everything that Landlock can keep in, around a box whose programs may reach each
+/// other: see [`Wall::among_others`].
+pub(super) fn all_stays_inside(wall: &Landlock) -> io::Result<()> {
+    stay_inside(wall, Scope::from_all(ABI::V6))
+}
+
+fn stay_inside(wall: &Landlock, what: BitFlags<Scope>) -> io::Result<()> {
     match wall {
         Landlock::Enforced { abi, .. } if *abi >= SIGNAL_SCOPE => {}
         _ => return Ok(()),
     }
     let made = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
-        .scope(Scope::Signal)
+        .scope(what)
         .and_then(Ruleset::create)
         .and_then(landlock::RulesetCreated::restrict_self);
     match made {
@@ -88,9 +98,25 @@ pub(super) struct Wall(RulesetCreated);
 impl Wall {
     /// Makes the rules of a plan; none where they are excused.
     pub(super) fn of(wall: &Landlock) -> io::Result<Option<Self>> {
+        Self::with(wall, Scope::from_all)
+    }
+
+    /// For programs of a box that come one by one: what one of them left running, another may signal
+    /// and talk to. The wall around all of them is the box's.
+    pub(super) fn among_others(wall: &Landlock) -> io::Result<Option<Self>> {
+        Self::with(wall, |_| BitFlags::empty())
+    }
+
+    fn with(wall: &Landlock, scopes: fn(ABI) -> BitFlags<Scope>) -> io::Result<Option<Self>> {
         match wall {
             Landlock::Enforced { abi, files, tcp } => {
-                rules(known_abi(*abi), files, *tcp).map(|rules| Some(Self(rules)))
+                let abi = known_abi(*abi);
+                let (tcp, scopes) = (ruled(abi, *tcp), scopes(abi));
+                // The kernel takes no wall that keeps nothing out.
+                match files.is_empty() && tcp.is_empty() && scopes.is_empty() {
+                    true => Ok(None),
+                    false => rules(abi, files, tcp, scopes).map(|rules| Some(Self(rules))),
+                }
             }
             Landlock::Excused(_) => Ok(None),
         }
@@ -113,22 +139,31 @@ pub(super) fn landlock(wall: &Landlock) -> io::Result<()> {
     Wall::of(wall)?.map_or(Ok(()), |wall| wall.put_up())
 }
 
-fn rules(abi: ABI, files: &[LandlockRule], tcp: Tcp) -> io::Result<RulesetCreated> {
+fn ruled(abi: ABI, tcp: Tcp) -> BitFlags<AccessNet> {
+    match tcp {
+        _ if abi < ABI::V4 => BitFlags::empty(),
+        Tcp::Free => BitFlags::empty(),
+        Tcp::NoListening => AccessNet::BindTcp.into(),
+        Tcp::None => AccessNet::from_all(abi),
+    }
+}
+
+fn rules(
+    abi: ABI,
+    files: &[LandlockRule],
+    tcp: BitFlags<AccessNet>,
+    scopes: BitFlags<Scope>,
+) -> io::Result<RulesetCreated> {
     let made = || -> Result<RulesetCreated, landlock::RulesetError> {
         let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
         if !files.is_empty() {
             ruleset = ruleset.handle_access(AccessFs::from_all(abi))?;
         }
-        let ruled = match tcp {
-            Tcp::Free => BitFlags::empty(),
-            Tcp::NoListening => AccessNet::BindTcp.into(),
-            Tcp::None => AccessNet::from_all(abi),
-        };
-        if abi >= ABI::V4 && !ruled.is_empty() {
-            ruleset = ruleset.handle_access(ruled)?;
+        if !tcp.is_empty() {
+            ruleset = ruleset.handle_access(tcp)?;
         }
-        if abi >= ABI::V6 {
-            ruleset = ruleset.scope(Scope::from_all(abi))?;
+        if !scopes.is_empty() {
+            ruleset = ruleset.scope(scopes)?;
         }
         let mut created = ruleset.create()?;
         if abi >= ABI::V7 {

@@ -1,10 +1,11 @@
 //! The program's own process, between its birth and the moment it becomes the program.
 
 use std::ffi::{CString, OsStr};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::signal::SigSet;
 use nix::sys::stat::{Mode, umask};
@@ -41,6 +42,8 @@ pub(super) struct Start<'a> {
     pub(super) wall: Option<&'a Wall>,
     /// How many files it may have open, where that is not for its parent to say.
     pub(super) files: Option<u64>,
+    /// Read by the parent, whose memory this is: it was left for the program's.
+    pub(super) executed: Option<&'a AtomicBool>,
     /// What to call the walls in bad news.
     pub(super) steps: LastWalls,
 }
@@ -68,7 +71,14 @@ pub(super) fn run(start: &Start<'_>) -> ! {
     {
         let _ = start.wire.send(&Message::Starting);
     }
+    let note = |is_so| {
+        start
+            .executed
+            .inspect(|it| it.store(is_so, Ordering::Relaxed))
+    };
+    note(true);
     let failed = execute(start.ready);
+    note(false);
     not_executed(start, failed.raw_os_error().unwrap_or(libc::EIO), false)
 }
 
@@ -219,9 +229,20 @@ fn execute(ready: &Ready) -> io::Error {
     result
 }
 
+/// Whether this is no text, by what shells go by: a program of another machine is no script.
+fn is_binary(file: &CString) -> bool {
+    let mut start = [0u8; 80];
+    let read = std::fs::File::open(Path::new(OsStr::from_bytes(file.as_bytes())))
+        .and_then(|mut file| file.read(&mut start));
+    let line = start[..read.unwrap_or(0)]
+        .split(|byte| *byte == b'\n')
+        .next();
+    line.is_some_and(|line| line.contains(&0))
+}
+
 fn execute_file(file: &CString, ready: &Ready) -> io::Error {
     let error = sys::process::exec(file, &ready.argv, &ready.envp);
-    if error.raw_os_error() != Some(libc::ENOEXEC) {
+    if error.raw_os_error() != Some(libc::ENOEXEC) || is_binary(file) {
         return error;
     }
     // A script without a first line: shells run it themselves, so do we.

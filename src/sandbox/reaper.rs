@@ -50,6 +50,7 @@ fn start<'a>(locked: &'a Locked<'a>, ready: &'a program::Ready) -> Start<'a> {
         asks: None,
         wall: None,
         files: None,
+        executed: None,
         steps: child::last_walls(locked.plan),
     }
 }

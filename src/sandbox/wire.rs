@@ -44,7 +44,14 @@ pub enum Message {
     /// A program that was started later has ended.
     ExecEnded { exec: u32, status: i32 },
     /// Hand this signal to a program that was started later.
-    ExecSignal { exec: u32, signal: i32 },
+    ExecSignal {
+        exec: u32,
+        signal: i32,
+        /// To everything that came of it as well.
+        subtree: bool,
+    },
+    /// A program that was started later has become what it was to be.
+    Executed { exec: u32 },
     /// End what runs in the box, and then the box.
     Stop,
     /// Copies of mounts.
@@ -53,9 +60,17 @@ pub enum Message {
     OpenFiles(u32),
     /// The kernel's tables of what the box shares in memory: segments, semaphores, messages.
     SharedMemory(Vec<OwnedFd>),
-    /// A writable copy of a guarded mount that the box has since now, at this place.
-    Door { inside: String, writable: OwnedFd },
-    /// A guarded mount is gone.
+    /// A writable copy of a guarded mount that the box has since now, at this place; none when only
+    /// its mode is another.
+    Door {
+        inside: String,
+        writable: Option<OwnedFd>,
+        /// Programs delete only what they have made there.
+        keeps: bool,
+    },
+    /// What the box sees at this place is not pid 1's to change, whatever it lies in.
+    Wall { inside: String },
+    /// A mount is gone.
     NoDoor { inside: String },
     /// A guarded path was left as it is: the rule, a tab, the path.
     Refused(String),
@@ -86,6 +101,8 @@ pub struct Errand {
     pub exec: u32,
     /// It gets a terminal of its own where it gets no stream.
     pub terminal: bool,
+    /// The launcher wants to hear when it has become the program.
+    pub confirm: bool,
     /// A file with its words, as [`super::execs`] has them.
     pub words: OwnedFd,
     pub streams: [Option<OwnedFd>; 3],
@@ -149,7 +166,7 @@ impl Wire {
             Message::Ended { status } => (5, [*status, 0], b""),
             Message::Refused(text) => (6, [0, 0], text.as_bytes()),
             Message::RefusedCall(refused) => {
-                spelled = to_bytes(refused);
+                spelled = refused.to_bytes();
                 let numbers = [refused.call as i32, refused.thread as i32];
                 (23, numbers, &spelled)
             }
@@ -166,6 +183,7 @@ impl Wire {
                 fds.extend(errand.streams.iter().flatten().map(AsRawFd::as_raw_fd));
                 let there = |number: usize| i32::from(errand.streams[number].is_some()) << number;
                 let streams = there(0) | there(1) | there(2) | i32::from(errand.terminal) << 3;
+                let streams = streams | i32::from(errand.confirm) << 4;
                 (12, [errand.exec as i32, streams], b"")
             }
             Message::ExecTerminal { exec, master } => {
@@ -173,7 +191,12 @@ impl Wire {
                 (13, [*exec as i32, 0], b"")
             }
             Message::ExecEnded { exec, status } => (14, [*exec as i32, *status], b""),
-            Message::ExecSignal { exec, signal } => (15, [*exec as i32, *signal], b""),
+            Message::ExecSignal {
+                exec,
+                signal,
+                subtree,
+            } => (15 | u32::from(*subtree) << 8, [*exec as i32, *signal], b""),
+            Message::Executed { exec } => (26, [*exec as i32, 0], b""),
             Message::Stop => (16, [0, 0], b""),
             Message::Trees(trees) => {
                 fds.extend(trees.iter().map(AsRawFd::as_raw_fd));
@@ -184,12 +207,17 @@ impl Wire {
                 fds.extend(tables.iter().map(AsRawFd::as_raw_fd));
                 (24, [0, 0], b"")
             }
-            Message::Door { inside, writable } => {
-                fds.push(writable.as_raw_fd());
-                (18, [0, 0], inside.as_bytes())
+            Message::Door {
+                inside,
+                writable,
+                keeps,
+            } => {
+                fds.extend(writable.as_ref().map(AsRawFd::as_raw_fd));
+                (18, [i32::from(*keeps), 0], inside.as_bytes())
             }
             Message::Loose(place) => (20, [0, 0], place.as_bytes()),
             Message::NoDoor { inside } => (19, [0, 0], inside.as_bytes()),
+            Message::Wall { inside } => (40, [0, 0], inside.as_bytes()),
             Message::Dialer(line) => {
                 fds.push(line.as_raw_fd());
                 (22, [0, 0], b"")
@@ -314,6 +342,7 @@ impl Wire {
                 Message::Exec(Errand {
                     exec: number(4) as u32,
                     terminal: streams & 8 != 0,
+                    confirm: streams & 16 != 0,
                     words,
                     streams: [stream(1)?, stream(2)?, stream(4)?],
                 })
@@ -329,14 +358,20 @@ impl Wire {
             15 => Message::ExecSignal {
                 exec: number(4) as u32,
                 signal: number(8),
+                subtree: part != 0,
+            },
+            26 => Message::Executed {
+                exec: number(4) as u32,
             },
             16 => Message::Stop,
             17 => Message::Trees(std::iter::from_fn(|| fd().ok()).collect()),
             18 => Message::Door {
                 inside: text(),
-                writable: fd()?,
+                writable: fd().ok(),
+                keeps: number(4) != 0,
             },
             19 => Message::NoDoor { inside: text() },
+            40 => Message::Wall { inside: text() },
             20 => Message::Loose(text()),
             21 => {
                 let (places, _) = buffer[12.min(length)..length].as_chunks();
@@ -351,7 +386,7 @@ impl Wire {
             }
             22 => Message::Dialer(fd()?),
             23 => Message::RefusedCall(
-                from_bytes([number(4), number(8)], &buffer[12.min(length)..length])
+                RefusedCall::from_bytes([number(4), number(8)], &buffer[12.min(length)..length])
                     .ok_or_else(odd)?,
             ),
             25 => Message::OpenFiles(number(4) as u32),
@@ -360,34 +395,4 @@ impl Wire {
         };
         Ok(Some(message))
     }
-}
-
-/// How often, the arguments, and the program's name last.
-fn to_bytes(refused: &RefusedCall) -> Vec<u8> {
-    let numbers = std::iter::once(&refused.times).chain(&refused.args);
-    let mut bytes: Vec<u8> = numbers.flat_map(|number| number.to_ne_bytes()).collect();
-    bytes.extend_from_slice(&refused.program);
-    bytes
-}
-
-fn from_bytes([call, thread]: [i32; 2], bytes: &[u8]) -> Option<RefusedCall> {
-    let (numbers, program) = bytes.split_at_checked(56)?;
-    let mut numbers = numbers
-        .as_chunks::<8>()
-        .0
-        .iter()
-        .copied()
-        .map(u64::from_ne_bytes);
-    let times = numbers.next()?;
-    let mut args = [0; 6];
-    args.iter_mut()
-        .zip(numbers)
-        .for_each(|(arg, number)| *arg = number);
-    Some(RefusedCall {
-        call: call as u32,
-        args,
-        thread: thread as u32,
-        program: program.to_vec(),
-        times,
-    })
 }

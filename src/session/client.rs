@@ -1,10 +1,9 @@
 //! The side of a command that asks a running session something.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -17,19 +16,20 @@ use super::front::Front;
 use super::outcome::Outcome;
 use super::signals::watch_signals;
 use super::talk::{Ask, Line, Packet, Say, Seen};
+use super::wish::MountWish;
+use super::words::Words;
 use super::{changes, socket, supervise};
 use crate::limits::Wanted;
-use crate::plan::{Program, Source, Stdio};
-use crate::policy::{Access, SessionId};
-use crate::sandbox;
+use crate::plan::Stdio;
+use crate::policy::SessionId;
 use crate::sys;
 
 /// How long an answer to a simple question may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// The same where a session may have to wait for a folder, and then to take it back.
-const LONG_PATIENCE: Duration = Duration::from_secs(4 * changes::LONGEST.as_secs());
+pub(super) const LONG_PATIENCE: Duration = Duration::from_secs(4 * changes::LONGEST.as_secs());
 /// More than a session with all the mounts the kernel allows has to tell.
-const LONGEST_SEEN: u64 = 64 << 20;
+pub(super) const LONGEST_SEEN: u64 = 64 << 20;
 
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
@@ -109,7 +109,7 @@ impl Call {
     }
 
     /// The next sentence, waited for until then; descriptors that came with it.
-    fn answer(&self, until: Instant) -> Result<(Say, Vec<OwnedFd>), AskError> {
+    pub(super) fn answer(&self, until: Instant) -> Result<(Say, Vec<OwnedFd>), AskError> {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
@@ -167,7 +167,7 @@ impl Call {
         }
     }
 
-    fn odd(&self) -> AskError {
+    pub(super) fn odd(&self) -> AskError {
         self.lost(io::Error::from_raw_os_error(libc::EPROTO))
     }
 
@@ -195,7 +195,7 @@ impl Call {
 
     /// Sends a signal to the session's own program.
     pub fn signal(&self, signal: i32) -> Result<(), AskError> {
-        self.ask(&Ask::Signal { signal }, &[])?;
+        self.ask(&Ask::plain_signal(signal), &[])?;
         match self.answer(Instant::now() + PATIENCE)?.0 {
             Say::Done => Ok(()),
             _ => Err(self.odd()),
@@ -223,17 +223,8 @@ impl Call {
     }
 
     /// Shows a folder in the session; every process in there sees it when this returns.
-    pub fn mount(&self, source: &Source, is_folder: bool, name: &str) -> Result<(), AskError> {
-        let ask = Ask::Mount {
-            source: source.path.clone(),
-            device: source.seen.device,
-            inode: source.seen.inode,
-            uid: source.seen.uid,
-            gid: source.seen.gid,
-            is_folder,
-            read_only: source.access == Access::Read,
-            name: name.to_owned(),
-        };
+    pub fn mount(&self, wish: &MountWish) -> Result<(), AskError> {
+        let ask = Ask::mount(wish);
         self.done_within(&ask, LONG_PATIENCE)
     }
 
@@ -265,6 +256,14 @@ impl Call {
         self.done_within(ask, PATIENCE)
     }
 
+    pub(super) fn done_with(&self, ask: &Ask, fd: RawFd) -> Result<(), AskError> {
+        self.ask(ask, &[fd])?;
+        match self.answer(Instant::now() + PATIENCE)?.0 {
+            Say::Done => Ok(()),
+            _ => Err(self.odd()),
+        }
+    }
+
     fn done_within(&self, ask: &Ask, patience: Duration) -> Result<(), AskError> {
         self.ask(ask, &[])?;
         match self.answer(Instant::now() + patience)?.0 {
@@ -294,7 +293,7 @@ impl Call {
             while signalled && let Ok(Some(signal)) = signals.read_signal() {
                 match signal.ssi_signo as i32 {
                     winch if winch == Signal::SIGWINCH as i32 => front.resize(),
-                    signal => self.ask(&Ask::Signal { signal }, &[])?,
+                    signal => self.ask(&Ask::plain_signal(signal), &[])?,
                 }
             }
             front.progress().map_err(AskError::Streams)?;
@@ -365,33 +364,13 @@ impl Call {
         let ask = Ask::Exec {
             terminal: stdio.contains(&Stdio::Terminal),
             streams: [0, 1, 2].map(|number: usize| theirs[number].is_some()),
+            confirm: false,
+            only_env: false,
         };
         self.ask(&ask, &fds)?;
         match self.answer(Instant::now() + PATIENCE)?.0 {
             Say::Started { .. } => Ok(front),
             _ => Err(self.odd()),
         }
-    }
-}
-
-/// A program to be started in a session.
-#[derive(Debug, Default)]
-pub struct Words {
-    pub argv: Vec<OsString>,
-    /// Beyond the session's own.
-    pub env: Vec<(OsString, OsString)>,
-    /// Empty where the session's own program started.
-    pub folder: PathBuf,
-}
-
-impl Words {
-    fn to_bytes(&self) -> Vec<u8> {
-        sandbox::to_bytes(&Program {
-            argv: self.argv.clone(),
-            called: None,
-            env: self.env.clone(),
-            cwd: self.folder.clone(),
-            umask: 0,
-        })
     }
 }

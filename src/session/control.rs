@@ -1,37 +1,33 @@
 //! The supervisor's ear: a socket of the session's own, to which the same user's commands connect.
 //! Everybody else is turned away. Nobody who is slow or gone can hold the supervisor up.
 
-use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, poll};
-use nix::sys::socket::{self as sockets, SockFlag, accept4, bind, listen};
-use nix::sys::stat::{Mode, umask};
+use nix::poll::{PollFd, PollFlags};
+use nix::sys::socket::{SockFlag, accept4};
 
 use super::backlog::Backlog;
-use super::errands::{live_mount, start};
+use super::errands::{Given, live_mount, start, unsaid};
 use super::idlers::{NO_ANSWER, does_not_listen, most_clients};
 use super::peer;
 use super::socket;
-use super::talk::{self, Ask, Line, Say, SeenExec};
-use super::wish::Wish;
+use super::talk::{Ask, Line, Say, SeenExec};
+use super::wish::{MountWish, Wish};
 use crate::limits::Wanted;
 use crate::plan::{Plan, Seen};
 use crate::policy::SessionId;
 use crate::sandbox::Running;
 use crate::sys;
 
-/// How long somebody may take to make room for the news that it is over.
-const LAST_WORD_MS: u16 = 500;
-
 #[derive(Debug)]
 pub(super) struct Control {
     listener: OwnedFd,
     path: PathBuf,
+    /// The session's home, for those who may ask.
+    pub(super) home: Option<OwnedFd>,
     pub(super) clients: Vec<Client>,
     /// As many as may be there at the same time.
     pub(super) most: usize,
@@ -62,26 +58,11 @@ pub(super) struct Client {
 impl Control {
     pub(super) fn open(runtime: &Path, id: &SessionId) -> io::Result<Self> {
         let path = runtime.join(format!("{id}.sock"));
-        let listener = socket::new()?;
-        // Nobody else is to reach it, not even for a moment.
-        let before = umask(Mode::from_bits_truncate(0o177));
-        let bound = socket::address(runtime, id).and_then(|at| {
-            match bind(listener.as_raw_fd(), &at.address) {
-                // Left by one that was killed. The session's lock is ours, so nobody should use it; but a
-                // lock that was moved away tells nothing.
-                Err(Errno::EADDRINUSE) if !socket::has_listener(runtime, id) => {
-                    std::fs::remove_file(&path)?;
-                    Ok(bind(listener.as_raw_fd(), &at.address)?)
-                }
-                done => Ok(done?),
-            }
-        });
-        umask(before);
-        bound?;
-        listen(&listener, sockets::Backlog::new(64)?)?;
+        let listener = socket::listen(runtime, id)?;
         Ok(Self {
             listener,
             path,
+            home: None,
             clients: Vec::new(),
             most: most_clients(),
             to_end: Vec::new(),
@@ -188,13 +169,25 @@ impl Control {
         };
         match ask {
             Ask::Inspect => wishes.push(Wish::Inspect(number)),
+            Ask::Home => client.hand_out(self.home.as_ref())?,
             Ask::Exec { .. } | Ask::Attach { .. } if !has_room => {
                 let why = "too many are at work in it or look on".to_owned();
                 client.line.say(&Say::Refused { why }, &[])?;
             }
-            Ask::Exec { terminal, streams } => {
+            Ask::Exec {
+                terminal,
+                streams,
+                confirm,
+                only_env,
+            } => {
                 let exec = self.next_exec + 1;
-                match start(exec, packet, terminal, streams, plan, running) {
+                let given = Given {
+                    terminal,
+                    streams,
+                    confirm,
+                    only_env,
+                };
+                match start(exec, packet, given, plan, running) {
                     Ok(program) => {
                         self.next_exec = exec;
                         wishes.push(Wish::Executed {
@@ -213,11 +206,20 @@ impl Control {
                     }
                 }
             }
-            Ask::Signal { signal } => match &client.exec {
-                Some(started) => match running.signal_exec(started.exec, signal) {
-                    told if does_not_listen(&told) => {}
-                    told => told?,
-                },
+            Ask::Signal { signal, subtree } => match &client.exec {
+                Some(started) => {
+                    let told = match subtree {
+                        true => running.signal_subtree(started.exec, signal),
+                        false => running.signal_exec(started.exec, signal),
+                    };
+                    if !does_not_listen(&told) {
+                        told?;
+                    }
+                }
+                None if subtree => {
+                    let why = "no program runs on this connection".to_owned();
+                    client.line.say(&Say::Refused { why }, &[])?;
+                }
                 None => wishes.push(Wish::Signal(number, signal)),
             },
             Ask::Attach { input } => {
@@ -234,8 +236,10 @@ impl Control {
                 uid,
                 gid,
                 is_folder,
-                read_only,
-                name,
+                mode,
+                place,
+                replace,
+                despite_overlap,
             } => {
                 let seen = Seen {
                     device,
@@ -243,8 +247,21 @@ impl Control {
                     uid,
                     gid,
                 };
-                match live_mount(plan, source, seen, is_folder, read_only, name) {
-                    Ok(wanted) => wishes.push(Wish::Mount(number, wanted)),
+                let wish = MountWish {
+                    source,
+                    seen,
+                    is_folder,
+                    mode,
+                    place,
+                    replace,
+                    despite_overlap,
+                };
+                match live_mount(plan, wish) {
+                    Ok(mount) => wishes.push(Wish::Mount {
+                        client: number,
+                        mount,
+                        replace,
+                    }),
                     Err(why) => client.line.say(&Say::Refused { why }, &[])?,
                 }
             }
@@ -277,6 +294,18 @@ impl Control {
                 pattern,
                 allow,
             }),
+            Ask::Rules { rules } => wishes.push(Wish::Rules {
+                client: number,
+                rules,
+            }),
+            Ask::Secret { name } => match unsaid(packet) {
+                Ok(value) => wishes.push(Wish::Secret {
+                    client: number,
+                    name,
+                    value,
+                }),
+                Err(why) => client.line.say(&Say::Refused { why }, &[])?,
+            },
             Ask::Unmount { name, force } => wishes.push(Wish::Unmount {
                 client: number,
                 name,
@@ -288,55 +317,6 @@ impl Control {
             }
         }
         Ok(())
-    }
-
-    pub(super) fn answer(&mut self, client: usize, say: &Say) {
-        if let Some(client) = self.clients.get_mut(client) {
-            client.gone |= client.line.say(say, &[]).is_err();
-        }
-    }
-
-    /// The terminal of a program, for whoever started it.
-    pub(super) fn hand_over(&mut self, exec: u32, master: BorrowedFd<'_>) {
-        if let Some(client) = self.of(exec) {
-            let sent = client.line.say(&Say::Terminal, &[master.as_raw_fd()]);
-            client.gone |= sent.is_err();
-        }
-    }
-
-    pub(super) fn tell(&mut self, exec: u32, say: &Say) {
-        if let Some(client) = self.of(exec) {
-            client.gone |= client.line.say(say, &[]).is_err();
-            if matches!(say, Say::Ended { .. }) {
-                client.exec = None;
-                client.heard = Instant::now();
-            }
-        }
-    }
-
-    fn of(&mut self, exec: u32) -> Option<&mut Client> {
-        let is = |client: &&mut Client| client.exec.as_ref().is_some_and(|it| it.exec == exec);
-        self.clients.iter_mut().find(is)
-    }
-
-    /// The session is over. A program that was still running in it has been ended with it.
-    pub(super) fn tell_the_end(&mut self, status: i32) {
-        for client in &mut self.clients {
-            let say = match (client.exec.is_some(), client.attached) {
-                (true, _) => Say::Ended {
-                    status: libc::SIGKILL,
-                },
-                (false, true) => Say::Ended { status },
-                (false, false) if client.waits => Say::Done,
-                (false, false) => continue,
-            };
-            // What it was shown before may still fill the line.
-            if client.line.say(&say, &[]).is_err() && client.attached {
-                let mut waiting = [PollFd::new(client.line.as_fd(), PollFlags::POLLOUT)];
-                let _ = poll(&mut waiting, LAST_WORD_MS);
-                let _ = client.line.say(&say, &[]);
-            }
-        }
     }
 
     /// Nobody finds the session from now on; those who are here stay connected until this is
@@ -352,17 +332,6 @@ impl Control {
     pub(super) fn execs(&self) -> Vec<SeenExec> {
         let execs = self.clients.iter().filter_map(|client| client.exec.clone());
         execs.collect()
-    }
-
-    pub(super) fn inspected(&mut self, client: usize, seen: talk::Seen) {
-        let written = || -> io::Result<File> {
-            let mut file = File::from(sys::fds::memory(c"seen")?);
-            file.write_all(&serde_json::to_vec(&seen)?)?;
-            Ok(file)
-        };
-        if let (Some(client), Ok(file)) = (self.clients.get_mut(client), written()) {
-            client.gone |= client.line.say(&Say::Seen, &[file.as_raw_fd()]).is_err();
-        }
     }
 }
 

@@ -83,8 +83,8 @@ impl Diary {
     }
 
     /// A guard's word: the rule, a tab, the path.
-    pub(super) fn refused(&mut self, what: &str) {
-        let refused = self.refusals.by_guard(what);
+    pub(super) fn refused(&mut self, what: &str, source: Option<&str>) {
+        let refused = self.refusals.by_guard(what, source);
         self.write_refusal(refused, 1);
     }
 
@@ -149,11 +149,18 @@ impl Diary {
         self.write(&What::Lost { entries });
     }
 
-    pub(super) fn mounted(&mut self, mount: &RecordedMount) {
+    pub(super) fn mounted(
+        &mut self,
+        mount: &RecordedMount,
+        overlaps: Option<String>,
+        replaces: Option<String>,
+    ) {
         self.write(&What::Mount {
             source: mount.source.clone(),
             place: mount.place.clone(),
             mode: mount.mode.clone(),
+            overlaps,
+            replaces,
         });
     }
 
@@ -165,6 +172,10 @@ impl Diary {
     pub(super) fn signalled(&mut self, signal: i32) {
         let by = BY_USER.to_owned();
         self.write(&What::Signal { signal, by });
+    }
+
+    pub(super) fn let_go(&mut self) {
+        self.by = "holder";
     }
 
     pub(super) fn asked_to_stop(&mut self) {
@@ -210,6 +221,7 @@ impl Diary {
             Outcome::Exited(code) => format!("exit code {code}"),
             Outcome::Killed(signal) => format!("signal {signal}"),
             Outcome::TimedOut => "the time limit".to_owned(),
+            Outcome::LetGo => "whoever held it open is gone".to_owned(),
             Outcome::OverLimit(what) => what.clone(),
             Outcome::NotExecuted(_) => "the program could not be run".to_owned(),
         };

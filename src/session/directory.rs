@@ -2,6 +2,7 @@
 //! directory of its own; one without moves into a free room and leaves it as it found it, so
 //! that a short run makes and removes nothing on the disk.
 
+use std::cell::OnceCell;
 use std::fmt::Write as _;
 use std::fs::{self, File, FileTimes, Permissions};
 use std::io;
@@ -91,6 +92,8 @@ pub struct Directory {
     made: Made,
     /// Removed with its lock, so that the place may be somebody else's by now.
     is_gone: bool,
+    /// The home, opened before it was closed to everybody.
+    home: OnceCell<OwnedFd>,
     lock: Flock<File>,
 }
 
@@ -109,6 +112,7 @@ impl Directory {
             as_found: None,
             made,
             is_gone: false,
+            home: OnceCell::new(),
             lock,
         };
         opened.unseal();
@@ -276,12 +280,20 @@ impl Directory {
     /// pass. A program could otherwise prepare a repository in there and lead git on the host
     /// to it, by a link or a pointer in a folder of the user's.
     pub fn seal(&self) -> Result<(), DirectoryError> {
+        if let Ok(home) = File::open(self.folder(OwnFolder::Home)) {
+            self.home.get_or_init(|| home.into());
+        }
         let inner = self.path.join("inner");
         match self.session.sealed {
             true => fs::set_permissions(&inner, Permissions::from_mode(0o0))
                 .map_err(|e| DirectoryError::make(&inner, e)),
             false => Ok(()),
         }
+    }
+
+    /// The home as it was before it was closed, for its owner to look into.
+    pub(super) fn take_home(&mut self) -> Option<OwnedFd> {
+        self.home.take()
     }
 
     /// What a program set as the times of a folder is not the next one's to read.

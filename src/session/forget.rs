@@ -63,13 +63,7 @@ pub fn remove(places: &Places, id: &SessionId, outputs: bool) -> Result<(), Remo
         return Ok(());
     }
     // Held until the end: nobody moves in meanwhile.
-    let lock = match open_lock(&folder) {
-        Some(file) => match lock(file, &folder) {
-            Some(lock) => Some(lock),
-            None => return Err(RemoveError::Running(id.clone())),
-        },
-        None => None,
-    };
+    let lock = held(&folder, id)?;
     // A lock that was put in the place of another says nothing.
     if places.look(id).state == State::Running {
         return Err(RemoveError::Running(id.clone()));
@@ -92,6 +86,14 @@ pub fn remove(places: &Places, id: &SessionId, outputs: bool) -> Result<(), Remo
     drop(lock);
     places.sweep_one(id);
     Ok(())
+}
+
+/// The lock of a session that does not run, if it has one.
+pub(super) fn held(folder: &Path, id: &SessionId) -> Result<Option<Flock<File>>, RemoveError> {
+    match open_lock(folder).map(|file| lock(file, folder)) {
+        Some(None) => Err(RemoveError::Running(id.clone())),
+        held => Ok(held.flatten()),
+    }
 }
 
 /// The file that is locked; none if it is something else. Neither a link nor a pipe holds us up.

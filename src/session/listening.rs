@@ -23,7 +23,10 @@ pub(super) fn open_control(
     let opened = socket::directory(&manner.runtime)
         .and_then(|()| Control::open(&manner.runtime, &session.id));
     match opened {
-        Ok(control) => Ok(Some(control)),
+        Ok(mut control) => {
+            control.home = directory.take_home();
+            Ok(Some(control))
+        }
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             Err(DirectoryError::Running(session.id.clone()).into())
         }

@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
+use super::holder::HeldOpen;
 use super::network::Outfit;
 use crate::limits::Wanted;
 
@@ -12,6 +13,8 @@ pub struct Manner {
     pub runtime: PathBuf,
     /// Set when nobody waits for it: what is told here when the program has started.
     pub detached: Option<OwnedFd>,
+    /// Set when the box is to end with whoever holds the other end of this.
+    pub held_open: Option<HeldOpen>,
     /// Where journals are kept.
     pub journals: PathBuf,
     pub limits: Wanted,

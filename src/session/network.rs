@@ -2,7 +2,8 @@
 //! listened to, started again if it dies.
 
 use std::collections::HashMap;
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -16,9 +17,11 @@ use super::diary::Diary;
 use super::error::RunError;
 use super::talk::Ask;
 use super::whose;
-use crate::egress::{self, Config, Gateway, Hear, LONGEST, Means, Proxy, Tell, Totals};
+use crate::egress::{
+    self, Config, Gateway, Hear, LONGEST, LONGEST_TELL, Means, Proxy, Tell, Totals, Unsaid,
+};
 use crate::plan::{Door, Egress, Plan};
-use crate::policy::egress::{Host, HostPattern, Rule};
+use crate::policy::egress::{Host, HostPattern, Rule, Rules};
 use crate::sandbox::Running;
 use crate::sys;
 
@@ -46,6 +49,15 @@ pub struct Outfit {
 pub struct RefusedHost {
     pub host: String,
     pub because: String,
+}
+
+const NO_GATEWAY: &str = "it was started without --network allow";
+
+fn no_answer(error: io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::EMSGSIZE) => "there are more rules than it can take".to_owned(),
+        _ => format!("the gateway does not answer: {error}"),
+    }
 }
 
 #[derive(Debug, Default)]
@@ -226,9 +238,7 @@ impl Network {
 
     /// Allows or forbids another host from now on.
     pub(super) fn change(&mut self, rule: Rule, allow: bool) -> Result<(), String> {
-        let Some(plan) = &mut self.plan else {
-            return Err("it was started without --network allow".to_owned());
-        };
+        let plan = self.plan.as_mut().ok_or(NO_GATEWAY)?;
         // Kept here as well, for a gateway that has to be started again and for `inspect`.
         let rules = &mut plan.rules;
         rules.allow.retain(|other| other.pattern != rule.pattern);
@@ -241,14 +251,36 @@ impl Network {
             true => Tell::Allow(rule),
             false => Tell::Deny(rule),
         };
-        self.tell(&word)
-            .map_err(|error| format!("the gateway does not answer: {error}"))
+        self.tell(&word).map_err(no_answer)
+    }
+
+    /// Other rules from now on, instead of all there were.
+    pub(super) fn replace_rules(&mut self, rules: Rules) -> Result<(), String> {
+        let plan = self.plan.as_ref().ok_or(NO_GATEWAY)?;
+        if plan.rules == rules {
+            return Ok(());
+        }
+        self.tell(&Tell::Rules(rules.clone())).map_err(no_answer)?;
+        if let Some(plan) = &mut self.plan {
+            plan.rules = rules;
+        }
+        Ok(())
+    }
+
+    /// Another value for a secret that stays out here.
+    pub(super) fn renew(&mut self, name: &str, value: Unsaid) -> Result<(), String> {
+        self.outfit.http.renew(name, &value.0)?;
+        let name = name.to_owned();
+        self.tell(&Tell::Secret { name, value }).map_err(no_answer)
     }
 
     fn tell(&self, word: &Tell) -> io::Result<()> {
         let gone = || io::Error::from(io::ErrorKind::NotConnected);
         let line = &self.gateway.as_ref().ok_or_else(gone)?.line;
         let packet = serde_json::to_vec(word)?;
+        if packet.len() > LONGEST_TELL {
+            return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
+        }
         send(line.as_raw_fd(), &packet, MsgFlags::MSG_NOSIGNAL)?;
         Ok(())
     }
@@ -270,7 +302,7 @@ impl Network {
     }
 
     /// The rules as they are now.
-    pub(super) fn rules(&self) -> Option<&crate::policy::egress::Rules> {
+    pub(super) fn rules(&self) -> Option<&Rules> {
         self.plan.as_ref().map(|plan| &plan.rules)
     }
 
@@ -290,6 +322,21 @@ impl Call {
     pub fn host(&self, pattern: &HostPattern, allow: bool) -> Result<(), AskError> {
         let pattern = pattern.clone();
         self.done(&Ask::Host { pattern, allow })
+    }
+
+    /// Another value for a secret that the session was started with.
+    pub fn secret(&self, name: &str, value: &str) -> Result<(), AskError> {
+        let mut file = File::from(sys::fds::memory(c"value").map_err(AskError::Streams)?);
+        file.write_all(value.as_bytes())
+            .map_err(AskError::Streams)?;
+        let name = name.to_owned();
+        self.done_with(&Ask::Secret { name }, file.as_raw_fd())
+    }
+
+    /// Lets programs reach what these rules allow, and nothing that others allowed before.
+    pub fn rules(&self, rules: &Rules) -> Result<(), AskError> {
+        let rules = rules.clone();
+        self.done(&Ask::Rules { rules })
     }
 }
 

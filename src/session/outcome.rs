@@ -8,6 +8,8 @@ pub enum Outcome {
     Exited(u8),
     Killed(i32),
     TimedOut,
+    /// Whoever held it open is gone.
+    LetGo,
     /// A limit ended it; the sentence says which.
     OverLimit(String),
     /// The program could not be started; the number is the kernel's reason.
@@ -36,7 +38,7 @@ impl Outcome {
             Self::Exited(code) => *code,
             Self::Killed(signal) => 128u8.saturating_add(*signal as u8),
             Self::TimedOut => 124,
-            Self::OverLimit(_) => 137,
+            Self::OverLimit(_) | Self::LetGo => 137,
             Self::NotExecuted(libc::ENOENT | libc::ENOTDIR) => 127,
             Self::NotExecuted(_) => 126,
         }

@@ -43,6 +43,12 @@ impl Places {
         Ok(self.runtime.join(format!("{id}.sock")))
     }
 
+    /// Whether a session has a socket to be talked to at.
+    pub fn is_listening(&self, id: &SessionId) -> bool {
+        let socket = self.runtime.join(format!("{id}.sock"));
+        socket.symlink_metadata().is_ok()
+    }
+
     /// A session's folder, whether it is there or not, after looking at the way to it.
     pub fn own_folder(&self, id: &SessionId) -> Result<PathBuf, NotOwn> {
         let folder = self.folder(id);
@@ -58,6 +64,20 @@ impl Places {
         own_or_none(&self.state)?;
         own_or_none(&folder)?;
         Ok(folder)
+    }
+
+    /// Where the sessions of apps are, which the helper keeps apart from the user's own: by profile.
+    pub fn of_apps(&self) -> Vec<Self> {
+        let apart = self.state.join("desktop");
+        if own_or_none(&self.state).is_err() || own_or_none(&apart).is_err() {
+            return Vec::new();
+        }
+        let below = |path: &Path, name: &str| path.join("desktop").join(name).join("cowork-linux");
+        let profiles = names(&apart).into_iter().map(|name| Self {
+            state: below(&self.state, &name),
+            runtime: below(&self.runtime, &name),
+        });
+        profiles.collect()
     }
 
     /// What is wrong with the folders that all sessions share.

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::{Deserialize, Serialize};
 
 use super::Outcome;
-use crate::plan::{BindMode, BuildStep, Plan};
+use crate::plan::{BuildStep, OwnFolder, Place, Plan};
 use crate::policy::NetMode;
 
 const NAME: &str = "record.json";
@@ -21,6 +21,9 @@ pub struct Record {
     pub id: String,
     pub program: Vec<String>,
     pub mounts: Vec<RecordedMount>,
+    /// Its home and its outputs, if they are kept in a place of their own on the host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub own: Vec<RecordedMount>,
     pub network: String,
     /// Unix milliseconds.
     pub started: u64,
@@ -84,7 +87,7 @@ impl Record {
             BuildStep::Bind { from, at, mode, .. } => Some(RecordedMount {
                 source: lossy(from.as_os_str()),
                 place: at.to_string(),
-                mode: if *mode == BindMode::Read { "ro" } else { "rw" }.to_owned(),
+                mode: mode.word().to_owned(),
             }),
             _ => None,
         });
@@ -95,6 +98,7 @@ impl Record {
                 .map_or(String::new(), |it| it.id.to_string()),
             program: shortened(plan.program.argv.iter().map(|word| lossy(word))),
             mounts: mounts.collect(),
+            own: own_folders(plan),
             network: match plan.network {
                 NetMode::None => "none",
                 NetMode::Allow => "allow",
@@ -147,6 +151,23 @@ impl Record {
         File::take(file, LONGEST).read_to_end(&mut text)?;
         serde_json::from_slice(&text).map_err(|error| wrong(&error.to_string()))
     }
+}
+
+/// What a session with a name has of the host's besides what is shared with it.
+fn own_folders(plan: &Plan) -> Vec<RecordedMount> {
+    let Some(Place::Own(directory)) = plan.session.as_ref().map(|session| &session.place) else {
+        return Vec::new();
+    };
+    let steps = plan.build.iter().filter_map(|step| match step {
+        BuildStep::Own { folder, at, .. } if *folder != OwnFolder::Tmp => Some((folder, at)),
+        _ => None,
+    });
+    let steps = steps.map(|(folder, at)| RecordedMount {
+        source: directory.join(folder.path()).to_string_lossy().into_owned(),
+        place: at.to_string(),
+        mode: "rw".to_owned(),
+    });
+    steps.collect()
 }
 
 /// As many of a program's words as one needs to know it again: the kernel takes megabytes.

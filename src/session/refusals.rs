@@ -1,10 +1,16 @@
 //! What a box refused, in words: by which rule, and what would allow it.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
+use super::changes::noted;
+use super::record::Record;
+use super::supervise::Life;
 use crate::filter::{self, Arch, Profile, Verdict};
 use crate::journal::RefusalKind;
 use crate::plan::{Plan, Seccomp};
+use crate::policy::guard::KEEP;
 use crate::sandbox::RefusedCall;
 
 /// Pid 1 tells fewer apart.
@@ -26,12 +32,13 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// A guard's word: the rule, a tab, the path.
-    fn by_guard(what: &str) -> Self {
+    /// A guard's word: the rule, a tab, the path. And the source of the mount that it lies in.
+    fn by_guard(what: &str, source: Option<&str>) -> Self {
         let (rule, object) = what.split_once('\t').unwrap_or(("guard", what));
-        let allow = match rule.starts_with("git ") {
-            true => "[guard] git = false".to_owned(),
-            false => format!("[guard] lift = [\"{rule}\"]"),
+        let allow = match rule {
+            KEEP => format!("--mount {}:rw", source.unwrap_or("SRC")),
+            _ if rule.starts_with("git ") => "[guard] git = false".to_owned(),
+            _ => format!("[guard] lift = [\"{rule}\"]"),
         };
         Self {
             kind: RefusalKind::File,
@@ -101,6 +108,20 @@ fn allow(profile: &str, call: &str, args: &[u64; 6]) -> String {
     }
 }
 
+impl Life<'_> {
+    /// Writes down what pid 1 left as it is: the rule, a tab, the path.
+    pub(super) fn refused_by_guard(&mut self, what: &str) {
+        let path = what.split_once('\t').map_or("", |(_, path)| path);
+        let shown = Record::of(self.plan, false).mounts.into_iter();
+        let mounts = shown.chain(self.mounted.iter().map(noted));
+        // The innermost one is what the program saw.
+        let holding = mounts.filter(|mount| Path::new(path).starts_with(&mount.place));
+        let holding = holding.max_by_key(|mount| mount.place.len());
+        let source = holding.map(|mount| mount.source);
+        self.diary.refused(what, source.as_deref());
+    }
+}
+
 /// What was refused in a run, each once.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
@@ -111,8 +132,8 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    pub(super) fn by_guard(&mut self, what: &str) -> Refused {
-        let refused = Refused::by_guard(what);
+    pub(super) fn by_guard(&mut self, what: &str, source: Option<&str>) -> Refused {
+        let refused = Refused::by_guard(what, source);
         self.all.push(refused.clone());
         refused
     }

@@ -11,7 +11,7 @@ use super::supervise::Life;
 use super::talk::{Say, Seen};
 use super::wish::Wish;
 use crate::plan::Place;
-use crate::policy::egress::{HostPattern, Rule};
+use crate::policy::egress::{HostPattern, Rule, Rules};
 use crate::sandbox::Running;
 
 /// Nobody waits longer than a day for a program to end.
@@ -63,7 +63,24 @@ impl Life<'_> {
                     pattern,
                     allow,
                 } => self.change_hosts(client, pattern, allow),
-                Wish::Mount(client, wanted) => self.mount(client, wanted, running),
+                Wish::Rules { client, rules } => self.change_rules(client, rules),
+                Wish::Secret {
+                    client,
+                    name,
+                    value,
+                } => {
+                    let done = self.network.renew(&name, value);
+                    if done.is_ok() {
+                        let what = format!("the secret {name} has another value");
+                        self.diary.changed("secret", None, what);
+                    }
+                    self.answer_done(client, done.map(|()| None));
+                }
+                Wish::Mount {
+                    client,
+                    mount,
+                    replace,
+                } => self.mount(client, mount, replace, running),
                 Wish::Unmount {
                     client,
                     name,
@@ -97,6 +114,16 @@ impl Life<'_> {
         let done = self.network.change(rule, allow);
         if done.is_ok() {
             self.diary.changed("network", None, said);
+        }
+        self.answer_done(client, done.map(|()| None));
+    }
+
+    fn change_rules(&mut self, client: usize, rules: Rules) {
+        let before = self.network.rules().map(in_words);
+        let after = in_words(&rules);
+        let done = self.network.replace_rules(rules);
+        if done.is_ok() && before.as_ref() != Some(&after) {
+            self.diary.changed("network", before, after);
         }
         self.answer_done(client, done.map(|()| None));
     }
@@ -174,5 +201,26 @@ impl Life<'_> {
         if self.is_stopping && !self.has_program && !has_execs {
             let _ = running.stop();
         }
+    }
+}
+
+/// Hosts that are named in one line of the journal.
+const MOST_NAMED: usize = 40;
+
+/// Rules as they are said on a command line.
+fn in_words(rules: &Rules) -> String {
+    let kinds = [("allow", &rules.allow), ("deny", &rules.deny)];
+    let all = kinds.iter().flat_map(|(kind, rules)| {
+        let rules = rules.iter();
+        rules.map(move |rule| format!("{kind} {}", rule.pattern))
+    });
+    let all: Vec<String> = all.collect();
+    match all.len() {
+        0 => "no host".to_owned(),
+        count if count > MOST_NAMED => {
+            let named = all[..MOST_NAMED].join(", ");
+            format!("{named} and {} more", count - MOST_NAMED)
+        }
+        _ => all.join(", "),
     }
 }

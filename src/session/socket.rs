@@ -2,13 +2,15 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 
 use nix::sys::socket::{
-    AddressFamily, SockFlag, SockType, UnixAddr, connect, setsockopt, socket, sockopt,
+    self as sockets, AddressFamily, SockFlag, SockType, UnixAddr, connect, setsockopt, socket,
+    sockopt,
 };
+use nix::sys::stat::{Mode, umask};
 use nix::sys::time::{TimeVal, TimeValLike};
 
 use super::talk::Line;
@@ -25,20 +27,72 @@ pub(super) fn new() -> io::Result<OwnedFd> {
     )?)
 }
 
-/// An address that holds however long the directory's name is.
+/// An address that holds however long the names on the way to it are.
 #[derive(Debug)]
 pub(super) struct Address {
     pub(super) address: UnixAddr,
-    _folder: OwnedFd,
+    _held: OwnedFd,
 }
 
+/// Where a session of this name is reached: by a descriptor of the socket itself.
 pub(super) fn address(runtime: &Path, id: &SessionId) -> io::Result<Address> {
-    let folder = sys::at::open_path(runtime)?;
-    let path = format!("/proc/self/fd/{}/{id}.sock", folder.as_raw_fd());
+    let held = sys::at::open_path(&runtime.join(format!("{id}.sock")))?;
+    let path = format!("/proc/self/fd/{}", held.as_raw_fd());
     Ok(Address {
         address: UnixAddr::new(path.as_str())?,
-        _folder: folder,
+        _held: held,
     })
+}
+
+/// A name in the directory of sockets, if an address has room for it.
+fn named(runtime: &Path, name: &str) -> io::Result<Address> {
+    let held = sys::at::open_path(runtime)?;
+    let path = format!("/proc/self/fd/{}/{name}", held.as_raw_fd());
+    Ok(Address {
+        address: UnixAddr::new(path.as_str())?,
+        _held: held,
+    })
+}
+
+/// Listens for those who call a session by its name.
+pub(super) fn listen(runtime: &Path, id: &SessionId) -> io::Result<OwnedFd> {
+    let listener = new()?;
+    let path = runtime.join(format!("{id}.sock"));
+    // Left by one that was killed. The session's lock is ours, so nobody should use it; but a
+    // lock that was moved away tells nothing.
+    let free = |error: io::Error| match error.kind() {
+        io::ErrorKind::AddrInUse | io::ErrorKind::AlreadyExists if !has_listener(runtime, id) => {
+            fs::remove_file(&path)
+        }
+        io::ErrorKind::AlreadyExists => Err(io::ErrorKind::AddrInUse.into()),
+        _ => Err(error),
+    };
+    if let Ok(at) = named(runtime, &format!("{id}.sock")) {
+        let bound = bind_quietly(&listener, &at);
+        bound.or_else(|error| free(error).and_then(|()| bind_quietly(&listener, &at)))?;
+    } else {
+        // A name that no address has room for is given to the socket afterwards.
+        let short = format!(".{}", std::process::id());
+        let at = named(runtime, &short)?;
+        let short = runtime.join(short);
+        let _ = fs::remove_file(&short);
+        bind_quietly(&listener, &at)?;
+        // Unlike a rename this takes no other's place.
+        let link = || fs::hard_link(&short, &path);
+        let done = link().or_else(|error| free(error).and_then(|()| link()));
+        let _ = fs::remove_file(&short);
+        done?;
+    }
+    sockets::listen(&listener, sockets::Backlog::new(64)?)?;
+    Ok(listener)
+}
+
+/// Nobody else is to reach it, not even for a moment.
+fn bind_quietly(listener: &OwnedFd, at: &Address) -> io::Result<()> {
+    let before = umask(Mode::from_bits_truncate(0o177));
+    let bound = sockets::bind(listener.as_raw_fd(), &at.address);
+    umask(before);
+    Ok(bound?)
 }
 
 /// The directory of sockets, made when it is missing; it must be this user's alone.
@@ -74,8 +128,11 @@ pub(super) fn call(runtime: &Path, id: &SessionId) -> io::Result<Line> {
     setsockopt(&ours, sockopt::SendTimeout, &TimeVal::seconds(1))?;
     connect(ours.as_raw_fd(), &at.address)?;
     setsockopt(&ours, sockopt::SendTimeout, &TimeVal::seconds(0))?;
-    let line = Line::new(ours);
-    // Whoever listens there must be this user, or what is said would go to a stranger.
+    of_this_user(Line::new(ours))
+}
+
+/// Whoever listens there must be this user, or what is said would go to a stranger.
+pub(super) fn of_this_user<S: AsFd>(line: Line<S>) -> io::Result<Line<S>> {
     match line.peer()?.uid() == nix::unistd::getuid().as_raw() {
         true => Ok(line),
         false => Err(io::Error::from_raw_os_error(libc::EPERM)),

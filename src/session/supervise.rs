@@ -5,8 +5,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
 
@@ -18,6 +16,7 @@ use super::directory::Directory;
 use super::doors::Doors;
 use super::error::RunError;
 use super::front::Front;
+use super::holder::HeldOpen;
 use super::limits::Limits;
 use super::listening::open_control;
 use super::manner::Manner;
@@ -28,6 +27,7 @@ use super::record::{Record, now};
 use super::refusals::Refused;
 use super::signals::watch_signals;
 use super::talk::Say;
+use super::waiting::Woken;
 use crate::plan::Plan;
 use crate::sandbox::{self, Belongings, Filters, LiveMount, Message, Running};
 
@@ -101,6 +101,7 @@ fn live(
     life.limits = limits;
     life.network = network;
     life.doors.say = manner.say;
+    life.held_open = manner.held_open.take();
     life.write_record(directory.path())?;
     let outcome = life.live(&running, &signals)?;
     // A program that the kernel ended over a limit did not end by itself.
@@ -112,6 +113,8 @@ fn live(
     life.network.end(&running, &mut life.diary);
     life.diary.end(&outcome, life.has_program);
     life.record.ended = Some(now());
+    let shown_later = life.mounted.iter().map(super::changes::noted);
+    life.record.mounts.extend(shown_later);
     life.record.outcome = Some(outcome.clone());
     life.write_record(directory.path())?;
     if life.said_ended {
@@ -126,15 +129,6 @@ fn live(
         lost: life.front.lost,
         outputs: directory.outputs(),
     })
-}
-
-/// What a supervisor was woken by.
-#[derive(Debug, Default)]
-struct Woken {
-    told: bool,
-    signalled: bool,
-    /// Who asks something, by place.
-    asked: Vec<bool>,
 }
 
 /// The moving parts of a run.
@@ -167,6 +161,9 @@ pub(super) struct Life<'a> {
     /// The session's own program is running.
     pub(super) has_program: bool,
     pub(super) is_stopping: bool,
+    /// What the box ends with, and whether it did.
+    pub(super) held_open: Option<HeldOpen>,
+    pub(super) is_let_go: bool,
 }
 
 impl<'a> Life<'a> {
@@ -202,6 +199,8 @@ impl<'a> Life<'a> {
             diary,
             has_program: !plan.program.argv.is_empty(),
             is_stopping: false,
+            held_open: None,
+            is_let_go: false,
         })
     }
 
@@ -211,8 +210,12 @@ impl<'a> Life<'a> {
             let Woken {
                 told,
                 signalled,
+                let_go,
                 asked,
             } = self.wait(running, signals)?;
+            if let_go {
+                self.let_go(running)?;
+            }
             self.keep_time(running);
             self.keep_limits(running);
             self.keep_changes(running);
@@ -236,49 +239,6 @@ impl<'a> Life<'a> {
         }
     }
 
-    fn wait(&mut self, running: &Running, signals: &SignalFd) -> io::Result<Woken> {
-        let mut waiting = Vec::with_capacity(8);
-        waiting.push(PollFd::new(running.line(), PollFlags::POLLIN));
-        waiting.push(PollFd::new(signals.as_fd(), PollFlags::POLLIN));
-        if let Some(control) = &self.control {
-            control.interests(&mut waiting);
-        }
-        let asking = self.control.as_ref().map_or(0, Control::count);
-        let behind_until = self.control.as_ref().and_then(Control::behind_until);
-        self.front.interests(&mut waiting);
-        if let Some(outputs) = &self.outputs {
-            outputs.interests(&mut waiting, behind_until.is_some());
-        }
-        self.limits.interests(&mut waiting);
-        self.network.interests(&mut waiting);
-        self.changes.interests(&mut waiting);
-        let next = [
-            self.ask_at,
-            self.end_at,
-            behind_until,
-            self.limits.wake_at(),
-            self.changes.wake_at(),
-            self.control.as_ref().and_then(Control::wake_at),
-        ];
-        let next = next.into_iter().flatten().min();
-        let timeout = next.map_or(PollTimeout::NONE, |at| {
-            let left = at.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
-            PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
-        });
-        match poll(&mut waiting, timeout) {
-            Ok(_) => {
-                let is = |fd: &PollFd<'_>| fd.any() == Some(true);
-                Ok(Woken {
-                    told: is(&waiting[0]),
-                    signalled: is(&waiting[1]),
-                    asked: waiting[2..2 + asking].iter().map(is).collect(),
-                })
-            }
-            Err(Errno::EINTR) => Ok(Woken::default()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
     fn hear(&mut self, running: &Running) -> Result<Option<Outcome>, RunError> {
         let message = match running.receive() {
             Ok(message) => message,
@@ -299,6 +259,7 @@ impl<'a> Life<'a> {
                 errno,
                 in_folder,
             }) => self.tell(exec, &Say::NotExecuted { errno, in_folder }),
+            Some(Message::Executed { exec }) => self.tell(exec, &Say::Executed),
             Some(Message::ExecTerminal { exec, master }) => {
                 if let Some(control) = &mut self.control {
                     control.hand_over(exec, master.as_fd());
@@ -332,7 +293,7 @@ impl<'a> Life<'a> {
             Some(Message::Stopped { .. }) if self.outputs.is_some() || self.limits.is_paused => {}
             Some(Message::Stopped { .. }) => self.stop_with_it(running)?,
             Some(Message::SharedMemory(tables)) => self.limits.count_shared(tables),
-            Some(Message::Refused(what)) => self.diary.refused(&what),
+            Some(Message::Refused(what)) => self.refused_by_guard(&what),
             Some(Message::RefusedCall(told)) => self.diary.refused_call(self.plan, &told),
             Some(Message::Ended { status }) => {
                 self.said_ended = true;
@@ -340,6 +301,7 @@ impl<'a> Life<'a> {
                     return Ok(Some(Outcome::OverLimit(what)));
                 }
                 return Ok(Some(match (self.timed_out, self.not_executed) {
+                    _ if self.is_let_go => Outcome::LetGo,
                     (true, _) => Outcome::TimedOut,
                     (false, Some(errno)) => Outcome::NotExecuted(errno),
                     (false, None) => Outcome::from_status(status),
@@ -356,11 +318,13 @@ impl<'a> Life<'a> {
                 | Message::OpenFiles(_)
                 | Message::Door { .. }
                 | Message::NoDoor { .. }
+                | Message::Wall { .. }
                 | Message::Loose(_)
                 | Message::Dialer(_)
                 | Message::Stop,
             ) => {}
             // Pid 1 is gone without a word: somebody killed it, and the box with it.
+            None if self.is_let_go => return Ok(Some(Outcome::LetGo)),
             None if self.timed_out => return Ok(Some(Outcome::TimedOut)),
             None => {
                 let over = self.limits.over().map(Outcome::OverLimit);

@@ -15,7 +15,9 @@ use serde::{Deserialize, Serialize};
 
 use super::record::{Record, RecordedMount};
 use super::refusals::Refused;
+use super::wish::MountWish;
 use crate::egress::Totals;
+use crate::policy::Access;
 use crate::policy::egress::{HostPattern, Rules};
 use crate::sys;
 
@@ -24,14 +26,26 @@ use crate::sys;
 #[serde(tag = "ask", rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) enum Ask {
     Inspect,
+    /// Hand out the session's home, which its owner cannot get to while programs run.
+    Home,
     /// Start a program: its words come as a file, then the streams it is given.
     Exec {
         terminal: bool,
         streams: [bool; 3],
+        /// Say when it has become the program.
+        #[serde(default)]
+        confirm: bool,
+        /// Its variables are all that it gets: none of the session's own are added.
+        #[serde(default)]
+        only_env: bool,
     },
     /// To the program that was started on this connection, or to the session's own.
     Signal {
         signal: i32,
+        /// To everything that came of the program on this connection as well; SIGKILL until none
+        /// of that is left.
+        #[serde(default)]
+        subtree: bool,
     },
     /// Show what the session's own program says from now on, and what it said last.
     Attach {
@@ -50,8 +64,15 @@ pub(super) enum Ask {
         uid: u32,
         gid: u32,
         is_folder: bool,
-        read_only: bool,
-        name: String,
+        mode: MountMode,
+        /// A name below the folder of mounts, of several parts if need be, or an absolute place.
+        place: String,
+        /// What was mounted there while it ran is exchanged.
+        #[serde(default)]
+        replace: bool,
+        /// Also when its source overlaps with what is shared already.
+        #[serde(default)]
+        despite_overlap: bool,
     },
     /// Other limits from now on.
     Limit {
@@ -69,6 +90,14 @@ pub(super) enum Ask {
         pattern: HostPattern,
         allow: bool,
     },
+    /// These rules and no others from now on; connections that they do not allow end.
+    Rules {
+        rules: Rules,
+    },
+    /// Another value for a secret that stays outside; it comes along in a file.
+    Secret {
+        name: String,
+    },
     /// Stop everything in the box where it is, or let it go on.
     Pause {
         paused: bool,
@@ -84,15 +113,66 @@ pub(super) enum Ask {
     },
 }
 
+impl Ask {
+    pub(super) fn mount(wish: &MountWish) -> Self {
+        Self::Mount {
+            source: wish.source.clone(),
+            device: wish.seen.device,
+            inode: wish.seen.inode,
+            uid: wish.seen.uid,
+            gid: wish.seen.gid,
+            is_folder: wish.is_folder,
+            mode: wish.mode,
+            place: wish.place.clone(),
+            replace: wish.replace,
+            despite_overlap: wish.despite_overlap,
+        }
+    }
+
+    /// A signal to a program itself and nobody else.
+    pub(super) fn plain_signal(signal: i32) -> Self {
+        Self::Signal {
+            signal,
+            subtree: false,
+        }
+    }
+}
+
+/// How a folder is to be shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MountMode {
+    #[serde(rename = "ro")]
+    Read,
+    /// Programs delete only what they have made themselves.
+    #[serde(rename = "keep")]
+    Keep,
+    #[serde(rename = "rw")]
+    Write,
+}
+
+impl From<Access> for MountMode {
+    fn from(access: Access) -> Self {
+        match access {
+            Access::Read => Self::Read,
+            Access::Keep => Self::Keep,
+            Access::Write => Self::Write,
+        }
+    }
+}
+
 /// What a session answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "kebab-case")]
 pub(super) enum Say {
     /// It comes along in a file: a plan with hundreds of mounts is longer than any packet.
     Seen,
+    /// It comes along as a descriptor.
+    Home,
     Started {
         exec: u32,
     },
+    /// The program runs, for those who asked to hear of it.
+    Executed,
     /// The terminal of the program comes along.
     Terminal,
     NotExecuted {
@@ -166,17 +246,21 @@ const OUTPUT: u8 = b'o';
 
 /// One end of a conversation.
 #[derive(Debug)]
-pub(super) struct Line(OwnedFd);
+pub(super) struct Line<S = OwnedFd>(S);
 
-impl AsFd for Line {
+impl<S: AsFd> AsFd for Line<S> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
-impl Line {
-    pub(super) fn new(socket: OwnedFd) -> Self {
+impl<S: AsFd> Line<S> {
+    pub(super) fn new(socket: S) -> Self {
         Self(socket)
+    }
+
+    pub(super) fn socket(&self) -> &S {
+        &self.0
     }
 
     /// Who is at the other end, as the kernel noted when the line was opened.
@@ -203,7 +287,7 @@ impl Line {
             &rights
         };
         sendmsg::<()>(
-            self.0.as_raw_fd(),
+            self.0.as_fd().as_raw_fd(),
             &parts,
             rights,
             MsgFlags::MSG_NOSIGNAL,
@@ -216,12 +300,17 @@ impl Line {
     pub(super) fn receive(&self) -> io::Result<Option<Packet>> {
         // Room for the longest sentence would be made, looked through and given back for every short one.
         let whole = MsgFlags::MSG_PEEK | MsgFlags::MSG_TRUNC;
-        let length = recv(self.0.as_raw_fd(), &mut [], whole)?;
+        let length = recv(self.0.as_fd().as_raw_fd(), &mut [], whole)?;
         let mut buffer = vec![0u8; length.clamp(1, LONGEST)];
         let mut parts = [IoSliceMut::new(&mut buffer)];
         let mut space = nix::cmsg_space!([RawFd; ROOM_FOR_FDS]);
         let flags = MsgFlags::MSG_CMSG_CLOEXEC;
-        let packet = recvmsg::<()>(self.0.as_raw_fd(), &mut parts, Some(&mut space), flags)?;
+        let packet = recvmsg::<()>(
+            self.0.as_fd().as_raw_fd(),
+            &mut parts,
+            Some(&mut space),
+            flags,
+        )?;
         let (length, was_cut) = (packet.bytes, packet.flags.contains(MsgFlags::MSG_TRUNC));
         let mut fds = Vec::new();
         for control in packet.cmsgs()? {

@@ -147,6 +147,82 @@ fn an_open_tunnel_ends_with_its_rule_and_others_go_on() {
     assert_eq!(stays.say(), "ended");
 }
 
+/// Says one packet to a session's socket, and prints the answer.
+const ASK: &str = "
+import socket, sys
+line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+line.connect(sys.argv[1])
+line.send(sys.argv[2].encode())
+print(line.recv(1 << 16).decode())
+";
+
+fn replace_rules(ground: &Ground, id: &str, allow: &[&str], deny: &[&str]) -> Ran {
+    let socket = format!("run/cowork-linux/{id}.sock");
+    let rule = |text: &&str| json!({"pattern": text, "said_by": "the app"});
+    let allow: Vec<_> = allow.iter().map(rule).collect();
+    let deny: Vec<_> = deny.iter().map(rule).collect();
+    let ask = json!({"ask": "rules", "rules": {"allow": allow, "deny": deny}});
+    let mut command = ground.on_the_host();
+    command.args(["python3", "-c", ASK]);
+    command.arg(ground.scratch.path(&socket));
+    Ran::of(command.arg(ask.to_string()))
+}
+
+#[test]
+fn all_rules_are_exchanged_while_the_session_runs() {
+    let ground = Ground::new();
+    let name = world().name_at("before", &[WEB4]);
+    let later = world().name_at("after", &[WEB4]);
+    let id = ground.start(
+        &["--name", "ruled", "--allow-host", &format!("{name}:7")],
+        &["sleep", "1000"],
+    );
+    let connects = |name: &str| {
+        let place = json!({"do": "connect", "place": [name, 80]});
+        let came = ground.knock_in(&id, &[place]);
+        came[0].text().contains("404")
+    };
+    let mut command = ground.cowork();
+    command.args(["exec", "-i", &id, "--", "python3", "-c", WAIT, "-", &name]);
+    let mut open = Talk::start(&mut command);
+    assert_eq!(open.hear(), "open");
+    assert!(!connects(&later));
+
+    // The same rules end nothing.
+    let answer = replace_rules(&ground, &id, &[&format!("{name}:7"), &later], &[]).ok();
+    answer.says("done");
+    assert!(connects(&later));
+    replace_rules(&ground, &id, &[&later], &[])
+        .ok()
+        .says("done");
+    assert_eq!(open.hear(), "ended", "no rule allows it any more");
+    assert!(connects(&later));
+    assert!(!connects(&name));
+    let rules = ground.json(&["inspect", &id])["seen"]["rules"].clone();
+    assert_eq!(rules["allow"][0]["said_by"], "the app", "{rules}");
+    assert_eq!(rules["allow"].as_array().unwrap().len(), 1);
+    replace_rules(&ground, &id, &[&later], &[&later]).ok();
+    assert!(!connects(&later), "what is denied wins");
+    replace_rules(&ground, &id, &[], &[]).ok().says("done");
+    assert!(!connects(&later));
+    replace_rules(&ground, &id, &["a..b"], &[])
+        .ok()
+        .says("refused");
+    let journal = ground
+        .scratch
+        .path("state/cowork-linux/journals/ruled.jsonl");
+    let journal = std::fs::read_to_string(journal).unwrap();
+    assert!(journal.contains(&format!("allow {later}")), "{journal}");
+    assert!(journal.contains("no host"), "{journal}");
+
+    // Without a gateway there is nobody to tell.
+    let mut command = ground.cowork();
+    command.args(["run", "-d", "-q", "--keep", "--name", "alone"]);
+    Ran::of(&mut command).ok();
+    let answer = replace_rules(&ground, "alone", &[&later], &[]).ok();
+    answer.says("without --network allow");
+}
+
 #[test]
 fn a_published_port_leads_into_the_box_and_only_from_where_it_should() {
     let ground = Ground::new();

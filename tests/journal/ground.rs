@@ -148,6 +148,8 @@ pub fn whole_life() -> Vec<What> {
             source: "/home/u/lib".to_owned(),
             place: "/sessions/a/mnt/lib".to_owned(),
             mode: "ro".to_owned(),
+            overlaps: None,
+            replaces: None,
         },
         What::Unmount {
             place: "/sessions/a/mnt/lib".to_owned(),

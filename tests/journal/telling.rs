@@ -228,6 +228,8 @@ fn why_says_what_it_cannot_know_and_what_to_type() {
         source: "/home/u/lib".to_owned(),
         place: "/sessions/a/mnt/lib".to_owned(),
         mode: "ro".to_owned(),
+        overlaps: None,
+        replaces: None,
     };
     ground.write("a", &[start("claude"), read_only, stop()]);
     let ask = |object| why(&ground.folder(), None, object).unwrap().join("\n");

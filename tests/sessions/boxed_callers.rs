@@ -18,7 +18,7 @@ line.connect(sys.argv[1])
 try:
     line.send(json.dumps({"ask": "mount", "source": sys.argv[2], "device": device, "inode": inode,
                           "uid": os.getuid(), "gid": os.getgid(), "is_folder": True,
-                          "read_only": True, "name": "keys"}).encode())
+                          "mode": "ro", "place": "keys"}).encode())
 except OSError:
     pass
 for _ in range(2):

@@ -59,7 +59,7 @@ pub fn say(line: &OwnedFd, bytes: &[u8]) -> bool {
     send(line.as_raw_fd(), bytes, MsgFlags::MSG_NOSIGNAL).is_ok()
 }
 
-fn say_with(line: &OwnedFd, bytes: &[u8], fds: &[RawFd]) {
+pub fn say_with(line: &OwnedFd, bytes: &[u8], fds: &[RawFd]) {
     let parts = [std::io::IoSlice::new(bytes)];
     let rights = [ControlMessage::ScmRights(fds)];
     let _ = sendmsg::<()>(

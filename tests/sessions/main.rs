@@ -11,9 +11,11 @@ mod damage;
 mod ending;
 mod entering;
 mod ground;
+mod holding;
 mod hostile;
 mod listing;
 mod logging;
+mod paths;
 mod power_cuts;
 #[path = "../on_a_terminal/pty.rs"]
 mod pty;
@@ -23,11 +25,13 @@ mod refusals;
 mod removing;
 mod starting;
 mod strangers;
+mod subtrees;
 #[path = "../support/mod.rs"]
 mod support;
 mod terminals;
 mod together;
 mod two_users;
+mod upkeep;
 mod walls;
 #[path = "../killed/watch.rs"]
 #[allow(dead_code)]

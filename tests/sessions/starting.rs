@@ -149,3 +149,40 @@ fn input_stays_open_only_when_asked_for() {
     let id = ground.start(&["-i"], &["cat"]);
     assert_eq!(ground.state(&id), "running");
 }
+
+#[test]
+fn every_name_that_can_be_given_can_be_used() {
+    let ground = Ground::new();
+    let long = format!("X{}", "y".repeat(127));
+    let names = ["a", "a.sock", "a.5", "A", "Swift_keen.turing-2", &long];
+    for name in names {
+        ground.start(&["--keep", "--name", name], &[]);
+    }
+    for name in names {
+        let said = ground
+            .exec_sh(name, "echo $COWORK_SESSION; cd; pwd")
+            .ok()
+            .out;
+        assert_eq!(said, format!("{name}\n/sessions/{name}\n"));
+        let journal = std::fs::read_to_string(ground.journal(name)).unwrap();
+        assert!(journal.contains("COWORK_SESSION"), "{name}: {journal}");
+    }
+    // A second one of that name is not started, however long it is.
+    let again = ground.try_start(&["--keep", "--name", &long], &[]);
+    again.failed_with(125).complains("running");
+    let known = ground.say(&["ls", "-q"]).ok().out;
+    assert_eq!(known.lines().count(), names.len(), "{known}");
+    let sockets = std::fs::read_dir(ground.runtime()).unwrap().count();
+    assert_eq!(sockets, names.len(), "nothing but their sockets");
+    let supervisor = ground.supervisor(&long);
+    let watch = crate::watch::Watch::over(&[supervisor]);
+    crate::watch::send(supervisor, nix::sys::signal::Signal::SIGKILL);
+    watch.all_gone();
+    assert_eq!(ground.state(&long), "crashed");
+    // What the killed one left is in nobody's way.
+    ground.start(&["--keep", "--name", &long], &[]);
+    for name in names {
+        ground.say(&["stop", name]).ok();
+        assert_eq!(ground.state(name), "ended");
+    }
+}

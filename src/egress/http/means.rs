@@ -73,6 +73,11 @@ impl Means {
         self.secrets.values()
     }
 
+    /// Another value for a secret, from the next request on.
+    pub fn renew(&self, name: &str, value: &str) -> Result<(), String> {
+        self.secrets.renew(name, value)
+    }
+
     /// A link to this host that nobody uses at the moment: the one used last, because it is the
     /// one most likely to be there still.
     pub(super) fn spare_link(&self, ask: &Ask) -> Option<Link> {

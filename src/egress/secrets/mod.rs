@@ -9,6 +9,7 @@ mod basic;
 mod errors;
 mod value;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -54,7 +55,8 @@ struct Secret {
     name: String,
     host: Name,
     header: Option<HeaderName>,
-    value: Value,
+    /// It may be renewed while the session runs.
+    value: RefCell<Value>,
     stand_in: String,
 }
 
@@ -98,7 +100,7 @@ impl Secret {
             name: spec.name.clone(),
             host: spec.host.clone(),
             header: header.transpose()?,
-            value,
+            value: RefCell::new(value),
             stand_in: stand_in.to_owned(),
         })
     }
@@ -111,7 +113,8 @@ impl Secret {
 
     /// The header's value with the secret in the stand-in's place, if the stand-in is there.
     fn put_into(&self, value: &HeaderValue) -> Option<HeaderValue> {
-        let (stand_in, secret) = (self.stand_in.as_bytes(), self.value.bytes());
+        let value_now = self.value.borrow();
+        let (stand_in, secret) = (self.stand_in.as_bytes(), value_now.bytes());
         let plain = replaced(value.as_bytes(), stand_in, secret);
         let bytes = plain.or_else(|| {
             let text = basic::decoded(value)?;
@@ -127,7 +130,8 @@ impl Secret {
             .iter()
             .find_map(|value| self.put_into(value));
         let value = around.or_else(|| {
-            let bytes = self.value.bytes();
+            let value = self.value.borrow();
+            let bytes = value.bytes();
             let is_bare = !bytes.contains(&b' ');
             match *name == AUTHORIZATION && is_bare {
                 true => sensitive(&[b"Bearer ", bytes].concat()),
@@ -178,7 +182,23 @@ impl Secrets {
     }
 
     pub(super) fn values(&self) -> impl Iterator<Item = Vec<u8>> {
-        self.0.iter().map(|secret| secret.value.bytes().to_vec())
+        let all = self.0.iter();
+        all.map(|secret| secret.value.borrow().bytes().to_vec())
+    }
+
+    /// Another value from now on, for every host that it is for; what stands for it in the box stays.
+    pub(super) fn renew(&self, name: &str, value: &str) -> Result<(), String> {
+        let mut is_known = false;
+        for secret in self.0.iter().filter(|secret| secret.name == name) {
+            let new = Value::new(value.as_bytes().to_vec())
+                .map_err(|why| format!("the secret {name} cannot be used: {why}"))?;
+            secret.value.replace(new);
+            is_known = true;
+        }
+        match is_known {
+            true => Ok(()),
+            false => Err(format!("it was started without a secret {name}")),
+        }
     }
 
     fn of<'a>(&'a self, host: &'a Host) -> impl Iterator<Item = &'a Secret> {
@@ -222,7 +242,8 @@ impl Secrets {
     /// Takes the values out of what the host sent back.
     pub(super) fn hide(&self, host: &Host, headers: &mut HeaderMap) {
         for secret in self.of(host) {
-            let value = secret.value.bytes();
+            let value = secret.value.borrow();
+            let value = value.bytes();
             if value.len() < SHORTEST_HIDDEN {
                 continue;
             }

@@ -225,7 +225,7 @@ fn values_come_from_variables_and_files() {
     from.from = SecretSource::Variable("HERE".to_owned());
     let environment = |name: &str| (name == "HERE").then(|| OsString::from("from-variable"));
     let secrets = taken(&from, environment).unwrap();
-    assert_eq!(secrets.0[0].value.bytes(), b"from-variable");
+    assert_eq!(secrets.0[0].value.borrow().bytes(), b"from-variable");
     let error = taken(&from, |_| None).unwrap_err();
     assert!(error.to_string().contains("HERE is not set"));
     assert!(
@@ -240,11 +240,39 @@ fn values_come_from_variables_and_files() {
         std::fs::write(&path, text).unwrap();
         from.from = SecretSource::File(path);
         let secrets = taken(&from, |_| None).unwrap();
-        assert_eq!(secrets.0[0].value.bytes(), expected.as_bytes(), "{text:?}");
+        assert_eq!(
+            secrets.0[0].value.borrow().bytes(),
+            expected.as_bytes(),
+            "{text:?}"
+        );
     }
     from.from = SecretSource::File(PathBuf::from("/nowhere/at/all"));
     assert!(matches!(
         taken(&from, |_| None),
         Err(SecretError::Unreadable { .. })
     ));
+}
+
+#[test]
+fn another_value_counts_from_the_next_request_on() {
+    let specs = [
+        spec("TOKEN", "one.test", None),
+        spec("TOKEN", "two.test", None),
+        spec("OTHER", "one.test", Some("x-other")),
+    ];
+    let (secrets, stand_in) = secrets(&specs);
+    secrets.renew("TOKEN", "sk-quite-another").unwrap();
+    for at in ["one.test", "two.test"] {
+        let mut sent = headers(&[("x-key", &stand_in)]);
+        secrets.add(&host(at), &mut sent);
+        assert_eq!(sent["x-key"], "sk-quite-another");
+    }
+    let mut sent = headers(&[]);
+    secrets.add(&host("one.test"), &mut sent);
+    assert_eq!(sent["x-other"], VALUE);
+    for (name, value) in [("NOBODY", "x"), ("TOKEN", ""), ("TOKEN", "a\r\nb")] {
+        let why = secrets.renew(name, value).unwrap_err();
+        assert!(why.contains(name), "{why}");
+        assert!(!why.contains("\r\n"), "{why}");
+    }
 }

@@ -56,7 +56,7 @@ impl Authority {
     }
 
     /// How to speak for this host, if it is one of the named.
-    pub(in crate::egress) fn speak_for(&self, host: &Host) -> Option<Arc<ServerConfig>> {
+    pub(crate) fn speak_for(&self, host: &Host) -> Option<Arc<ServerConfig>> {
         match host {
             Host::Name(name) => self.hosts.get(name).cloned(),
             Host::Address(_) => None,

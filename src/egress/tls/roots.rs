@@ -36,7 +36,7 @@ impl Roots {
 
     /// How the gateway calls others: no host without a certificate that these roots vouch for,
     /// and only the HTTP that it speaks.
-    pub(in crate::egress) fn outward(&self) -> Result<Arc<ClientConfig>, TlsError> {
+    pub(crate) fn outward(&self) -> Result<Arc<ClientConfig>, TlsError> {
         let mut store = RootCertStore::empty();
         // A root that cannot be read is no root, as everywhere else.
         let (usable, _) = store.add_parsable_certificates(self.0.iter().cloned());
@@ -76,7 +76,7 @@ impl Roots {
     }
 
     #[cfg(test)]
-    pub(in crate::egress) fn only(certificate: CertificateDer<'static>) -> Self {
+    pub(crate) fn only(certificate: CertificateDer<'static>) -> Self {
         Self(vec![certificate])
     }
 }
