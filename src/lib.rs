@@ -38,6 +38,9 @@ pub mod report;
 /// Doing it.
 #[cfg(target_os = "linux")]
 pub mod sandbox;
+/// Claude Desktop's helper.
+#[cfg(target_os = "linux")]
+pub mod service;
 /// A box over time.
 #[cfg(target_os = "linux")]
 pub mod session;

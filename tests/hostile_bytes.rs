@@ -1,4 +1,4 @@
-//! Every reader of bytes that come from a box, under seeds and what becomes of them when they are
+//! Every reader of bytes that come from a box or from the app, under seeds and what becomes of them when they are
 //! damaged: no reader panics, and none is more credulous than another reader of the same protocol.
 //! The seeds are those of `make fuzz`, which looks longer and deeper.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use cowork_linux::egress::fuzzing::{self, Start};
+use cowork_linux::service;
 use http_body_util::Empty;
 use hyper::body::Bytes;
 use hyper::{Request, Response};
@@ -243,5 +244,40 @@ fn no_request_is_taken_for_something_else() {
 fn no_request_reaches_anybody_that_nobody_allowed() {
     throw("requests", FEWER, |bytes| {
         fuzzing::requests(bytes).contains(&403)
+    });
+}
+
+/// The methods of all messages that another reader of frames and JSON finds, up to the first that is none.
+fn as_json_reads_it(mut bytes: &[u8]) -> Vec<Option<String>> {
+    let mut all = Vec::new();
+    while let Some((length, rest)) = bytes.split_first_chunk::<4>() {
+        let length = u32::from_be_bytes(*length) as usize;
+        let Some(body) = rest
+            .get(..length)
+            .filter(|_| (1..=10 << 20).contains(&length))
+        else {
+            break;
+        };
+        bytes = &rest[length..];
+        let value = serde_json::from_slice::<serde_json::Value>(body).unwrap_or_default();
+        let fits = matches!(
+            value["params"],
+            serde_json::Value::Null | serde_json::Value::Object(_)
+        );
+        let method = value["method"].as_str().filter(|_| fits);
+        all.push(method.map(str::to_owned));
+    }
+    all
+}
+
+#[test]
+fn what_the_app_says_is_read_as_anybody_would_read_it() {
+    throw("frames", ROUNDS, |bytes| {
+        let ours = service::fuzzing::frames(bytes);
+        assert_eq!(ours, as_json_reads_it(bytes));
+        ours.iter().any(Option::is_some)
+    });
+    throw("params", ROUNDS, |bytes| {
+        service::fuzzing::params(bytes) > 0
     });
 }
