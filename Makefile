@@ -14,7 +14,7 @@ bubblewrap = $(patsubst ~/%,$(HOME)/%,$(BUBBLEWRAP))
 scripts = .ci/run $(wildcard packaging/*.sh packaging/*/*.sh)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test vm-test lint bench sessions-test interrupted-test egress-test fuzz bubblewrap-suite install clean
+.PHONY: help build run test vm-test lint bench sessions-test interrupted-test egress-test desktop-test fuzz bubblewrap-suite install clean
 
 help: ## this list
 	@echo 'cowork-linux: puts an AI coding agent in a box on Linux'
@@ -45,12 +45,14 @@ lint: ## cargo fmt and clippy, shellcheck where it is installed
 	@if command -v shellcheck >/dev/null; then shellcheck $(scripts); \
 		else echo 'shellcheck is not installed: scripts not checked'; fi
 
-bench: build ## launch time, memory and growth beside bwrap, then called as bwrap, then exec; best as an ordinary user
+bench: build ## launch time, memory and growth beside bwrap, then called as bwrap, then exec, the network, Claude Desktop's commands; best as an ordinary user
 	@packaging/need.sh bwrap=bubblewrap busybox=busybox-static strace=strace
 	@COWORK_BIN='$(CURDIR)/.build/cowork-linux' cargo bench --locked --profile dev --bench launch
 	@COWORK_BIN='$(CURDIR)/.build/cowork-linux' cargo bench --locked --profile dev --bench bwrap
 	@COWORK_BIN='$(CURDIR)/.build/cowork-linux' cargo bench --locked --profile dev --bench exec
 	@COWORK_BIN='$(CURDIR)/.build/cowork-linux' cargo bench --locked --profile dev --bench egress
+	@packaging/need.sh node=nodejs
+	@COWORK_BIN='$(CURDIR)/.build/cowork-linux' cargo bench --locked --profile dev --bench desktop
 
 sessions-test: build ## 500 sessions beside each other: started, listed, entered, ended, and what they weigh
 	@COWORK_BIN='$(CURDIR)/.build/cowork-linux' COWORK_TEST_SESSIONS=500 \
@@ -64,6 +66,11 @@ egress-test: build ## 10 000 connections and 100 000 questions through a box's g
 	@COWORK_BIN='$(CURDIR)/.build/cowork-linux' COWORK_TEST_CONNECTIONS=10000 COWORK_TEST_QUESTIONS=100000 \
 		timeout -k 10 10m cargo test --locked --test egress load:: -- --nocapture
 
+desktop-test: build ## a day of Claude Desktop: 50 sessions, 2 000 commands, crashes of either side; some minutes
+	@packaging/test-setup.sh
+	@COWORK_BIN='$(CURDIR)/.build/cowork-linux' COWORK_TEST_DESKTOP_SESSIONS=50 COWORK_TEST_DESKTOP_COMMANDS=2000 \
+		COWORK_TEST_RACES=1000 timeout -k 10 20m cargo test --locked --test desktop -- --nocapture
+
 interrupted-test: build ## kill -9 at every system call of every change of a session; some minutes
 	@COWORK_BIN='$(CURDIR)/.build/cowork-linux' COWORK_TEST_MOMENTS=all \
 		timeout -k 10 20m cargo test --locked --test interrupted
@@ -74,6 +81,9 @@ bubblewrap-suite: build ## bubblewrap's own tests against our bwrap: BUBBLEWRAP=
 install: build ## copy the binary to PREFIX/bin (~/.local)
 	@install -Dm755 .build/cowork-linux '$(DESTDIR)$(prefix)/bin/cowork-linux'
 	@install -Dm644 -t '$(DESTDIR)$(prefix)/share/doc/cowork-linux' LICENSE LICENSE-MIT LICENSE-APACHE
+	@install -Dm755 -t '$(DESTDIR)$(prefix)/share/cowork-linux/claude-desktop' packaging/claude-desktop/*install.sh
+	@install -Dm644 -t '$(DESTDIR)$(prefix)/share/cowork-linux/claude-desktop' packaging/claude-desktop/steps.sh \
+		packaging/claude-desktop/README.md packaging/claude-desktop/systemd/*
 	@echo 'installed: $(DESTDIR)$(prefix)/bin/cowork-linux'
 
 clean: ## remove what was built, and the caches

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Throws bytes at every reader of the gateway for so many seconds each, led by libFuzzer from the seeds in
+# Throws bytes at every reader of the gateway and of the app's socket for so many seconds each, led by libFuzzer from the seeds in
 # tests/fuzz/seeds. What it finds worth keeping stays in tests/fuzz/corpus; what breaks a reader, in
 # tests/fuzz/artifacts.
 #

@@ -54,6 +54,17 @@ pub fn text(error: &dyn Help) -> String {
     shown
 }
 
+/// The error and its causes as one sentence, for those who show it themselves.
+pub fn in_one_line(error: &dyn Error) -> String {
+    let mut shown = without_number(&error.to_string());
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let _ = write!(shown, ": {}", without_number(&cause.to_string()));
+        source = cause.source();
+    }
+    printable(&shown).into_owned()
+}
+
 /// Keeps line breaks, which parsers use to point at a place, and nothing else that controls.
 fn lines(text: &str) -> String {
     text.trim_end()

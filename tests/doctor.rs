@@ -360,3 +360,89 @@ fn the_packaged_profile_is_the_one_that_is_printed() {
     let line = "profile cowork-linux /usr/bin/cowork-linux flags=(unconfined) {\n  userns,\n";
     assert!(profile.contains("abi <abi/4.0>,\n") && profile.contains(line));
 }
+
+const DESKTOP_ROWS: [&str; 12] = [
+    "app",
+    "environment file",
+    "helper file",
+    "runtime directory",
+    "helper",
+    "user namespaces",
+    "the box",
+    "file names",
+    "managed settings",
+    "app's own gate",
+    "device registration",
+    "host loop",
+];
+
+/// Answers every call on one connection as a helper would that has been started.
+fn serve_once(listener: std::os::unix::net::UnixListener) {
+    use std::io::{Read, Write};
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut head = [0; 4];
+    while stream.read_exact(&mut head).is_ok() {
+        let mut body = vec![0; u32::from_be_bytes(head) as usize];
+        stream.read_exact(&mut body).unwrap();
+        let call: Value = serde_json::from_slice(&body).unwrap();
+        let result = serde_json::json!({ "running": true, "connected": true });
+        let answer = serde_json::json!({ "success": true, "result": result, "id": call["id"] });
+        let answer = answer.to_string();
+        let length = (answer.len() as u32).to_be_bytes();
+        stream
+            .write_all(&[&length, answer.as_bytes()].concat())
+            .unwrap();
+    }
+}
+
+#[test]
+fn every_step_between_the_app_and_its_boxes_is_looked_at() {
+    let world = World::new();
+    let run = world.path("run");
+    std::fs::create_dir(&run).unwrap();
+    let mode =
+        |mode| std::fs::set_permissions(&run, std::os::unix::fs::PermissionsExt::from_mode(mode));
+    mode(0o700).unwrap();
+    let look = || {
+        let mut command = world.cowork();
+        let ran = Ran::of(
+            command
+                .args(["doctor", "--desktop", "--json"])
+                .env("XDG_RUNTIME_DIR", &run),
+        );
+        let all = json(&ran);
+        assert_eq!(ran.code == 0, all["works"] == true, "{ran:?}");
+        all
+    };
+    let all = look();
+    let names: Vec<_> = all["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["name"].clone())
+        .collect();
+    assert_eq!(names, DESKTOP_ROWS);
+    for row in all["rows"].as_array().unwrap() {
+        // Whatever is wrong comes with what to do.
+        let is_wrong = row["state"] == "missing" || row["state"] == "weaker";
+        assert!(!is_wrong || !row["remedy"].is_null(), "{row}");
+    }
+    assert_eq!(row(&all, "the box")["state"], "good");
+    assert_eq!(row(&all, "helper")["state"], "info");
+    assert_eq!(row(&all, "runtime directory")["state"], "good");
+
+    // Somebody else's helper, at the old socket, is known for what it is.
+    let listener =
+        std::os::unix::net::UnixListener::bind(run.join("cowork-vm-service.sock")).unwrap();
+    let served = std::thread::spawn(move || serve_once(listener));
+    let theirs = row(&look(), "helper");
+    served.join().unwrap();
+    assert_eq!(theirs["state"], "weaker");
+    let this_test = std::env::current_exe().unwrap();
+    has(&theirs, "found", this_test.to_str().unwrap());
+
+    mode(0o711).unwrap();
+    let open = row(&look(), "runtime directory");
+    assert_eq!(open["state"], "missing");
+    has(&open, "remedy", "chmod 700");
+}

@@ -51,8 +51,12 @@ struct Typed<'a> {
 impl<'a> Typed<'a> {
     fn read(command: &'a Command, words: &[&'a str]) -> Option<Self> {
         let (last, words) = words.split_last()?;
-        let (verb, words) = words.split_first()?;
-        let command = command.find_subcommand(verb)?;
+        let (verb, mut words) = words.split_first()?;
+        let mut command = command.find_subcommand(verb)?;
+        if command.has_subcommands() {
+            let (verb, rest) = words.split_first()?;
+            (command, words) = (command.find_subcommand(verb)?, rest);
+        }
         let takes_id = |arg: &Arg| arg.get_id() == "session";
         let mut typed = Self {
             verb: command.get_name(),
@@ -187,6 +191,7 @@ mod tests {
         is_id("why --session=a", "--session=a", "");
         is_id("history --since 2h a", "a", "");
         is_id("unmount -f a", "a", "");
+        is_id("path to-host --json a", "a", "");
     }
 
     #[test]
@@ -210,6 +215,8 @@ mod tests {
             "kill -s ",
             "exec --env=a",
             "policy show a",
+            "path a",
+            "path to-host a b",
             "exec a sh -c ",
         ] {
             assert_eq!(read(line), None, "{line}");

@@ -1,12 +1,13 @@
 //! `doctor`: what this host offers as a table, as JSON, or as the commands that would change it.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
 
-use super::switch;
+use super::{doctor_desktop, switch};
 use crate::policy::{PolicyFile, Sources};
 use crate::probe::doctor::{self, Diagnosis, Remedy, Row, State, Wanted};
 use crate::report;
@@ -26,6 +27,10 @@ pub(super) fn command() -> Command {
         )
         .arg(switch("json", "Print JSON"))
         .arg(switch(
+            "desktop",
+            "What Claude Desktop takes to run its sessions in boxes, step by step",
+        ))
+        .arg(switch(
             "fix",
             "Print the files and commands that would help, to be read and run with sudo",
         ))
@@ -37,11 +42,53 @@ pub(super) fn doctor(matches: &ArgMatches) -> ExitCode {
         return inside();
     }
     let env = |name: &str| std::env::var_os(name);
+    let (examined, what) = match matches.get_flag("desktop") {
+        true => (doctor_desktop::examine(&env), DESKTOP),
+        false => (examine(&env), RUN),
+    };
+    let diagnosis = match examined {
+        Ok(diagnosis) => diagnosis,
+        Err(error) => {
+            report::say(&format!(
+                "error: cannot look at this host\n  because: {error}"
+            ));
+            return ExitCode::FAILURE;
+        }
+    };
+    let text = match (matches.get_flag("json"), matches.get_flag("fix")) {
+        (true, _) => serde_json::to_string_pretty(&diagnosis).unwrap_or_default() + "\n",
+        (false, true) => script(&diagnosis, what, nix::unistd::getuid().is_root()),
+        (false, false) => table(&diagnosis, what, colours()),
+    };
+    let _ = io::stdout().write_all(text.as_bytes());
+    match diagnosis.works {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
+}
+
+/// What is asked of this host.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    what: &'static str,
+    fix: &'static str,
+}
+
+const RUN: Asked = Asked {
+    what: "`run`",
+    fix: "cowork-linux doctor --fix",
+};
+const DESKTOP: Asked = Asked {
+    what: "Claude Desktop with this program",
+    fix: "cowork-linux doctor --desktop --fix",
+};
+
+fn examine(env: &dyn Fn(&str) -> Option<OsString>) -> io::Result<Diagnosis> {
     let sources = Sources {
         profile: None,
         project_dir: None,
         flags: PolicyFile::default(),
-        env: &env,
+        env,
     };
     let (wanted, policy) = match crate::policy::resolve(&sources) {
         Ok(resolved) => (
@@ -53,25 +100,7 @@ pub(super) fn doctor(matches: &ArgMatches) -> ExitCode {
             doctor::policy_row(Err((error.to_string(), error.help()))),
         ),
     };
-    let diagnosis = match doctor::examine(vec![policy], &wanted, &env) {
-        Ok(diagnosis) => diagnosis,
-        Err(error) => {
-            report::say(&format!(
-                "error: cannot look at this host\n  because: {error}"
-            ));
-            return ExitCode::FAILURE;
-        }
-    };
-    let text = match (matches.get_flag("json"), matches.get_flag("fix")) {
-        (true, _) => serde_json::to_string_pretty(&diagnosis).unwrap_or_default() + "\n",
-        (false, true) => script(&diagnosis, nix::unistd::getuid().is_root()),
-        (false, false) => table(&diagnosis, colours()),
-    };
-    let _ = io::stdout().write_all(text.as_bytes());
-    match diagnosis.works {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    }
+    doctor::examine(vec![policy], &wanted, env)
 }
 
 /// Run in the box that `doctor` starts.
@@ -89,7 +118,7 @@ fn colours() -> bool {
     io::stdout().is_terminal() && !no_colour && !dumb
 }
 
-fn table(diagnosis: &Diagnosis, colours: bool) -> String {
+fn table(diagnosis: &Diagnosis, asked: Asked, colours: bool) -> String {
     let mut text = String::new();
     let name_width = widest(diagnosis.rows.iter().map(|row| row.name));
     let left = 7 + 2 + name_width + 2;
@@ -105,9 +134,9 @@ fn table(diagnosis: &Diagnosis, colours: bool) -> String {
     }
     let has_steps = |row: &Row| row.remedy.as_ref().is_some_and(is_steps);
     if diagnosis.rows.iter().any(has_steps) {
-        text.push_str("\n`cowork-linux doctor --fix` prints the files and commands\n");
+        let _ = writeln!(text, "\n`{}` prints the files and commands", asked.fix);
     }
-    let _ = writeln!(text, "\n{}", verdict(diagnosis));
+    let _ = writeln!(text, "\n{}", verdict(diagnosis, asked));
     text
 }
 
@@ -151,10 +180,11 @@ fn colour(state: State) -> &'static str {
     }
 }
 
-fn verdict(diagnosis: &Diagnosis) -> String {
+fn verdict(diagnosis: &Diagnosis, asked: Asked) -> String {
+    let what = asked.what;
     match &diagnosis.because {
-        None => "`run` works".to_owned(),
-        Some(because) => format!("`run` does not work because of {}", printable(because)),
+        None => format!("{what} works"),
+        Some(because) => format!("{what} does not work because of {}", printable(because)),
     }
 }
 
@@ -182,12 +212,12 @@ fn is_steps(remedy: &Remedy) -> bool {
 }
 
 /// The remedies as a script that a person reads, and then runs or does not.
-fn script(diagnosis: &Diagnosis, is_root: bool) -> String {
+fn script(diagnosis: &Diagnosis, asked: Asked, is_root: bool) -> String {
     let mut text = String::from("# Nothing has been changed: these are only printed.\n");
     if is_root {
         text.push_str("# Also as root: run what you agree with.\n");
     }
-    let _ = writeln!(text, "# {}", verdict(diagnosis));
+    let _ = writeln!(text, "# {}", verdict(diagnosis, asked));
     let helped = diagnosis
         .rows
         .iter()
@@ -254,18 +284,18 @@ mod tests {
 
     #[test]
     fn columns_stand_under_each_other_and_controls_are_spelled_out() {
-        let text = table(&diagnosis(), false);
+        let text = table(&diagnosis(), RUN, false);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0].find("it means"), lines[1].find("it means"));
         assert_eq!(lines[0].find("Linux"), lines[2].find("help:"));
         assert!(!text.contains('\x1b'));
         assert!(text.ends_with("`run` does not work because of user namespaces: blocked\n"));
-        assert!(table(&diagnosis(), true).contains("\x1b[1;31mmissing\x1b[0m"));
+        assert!(table(&diagnosis(), RUN, true).contains("\x1b[1;31mmissing\x1b[0m"));
     }
 
     #[test]
     fn a_fix_is_a_script_of_exactly_the_file_and_the_command() {
-        let text = script(&diagnosis(), true);
+        let text = script(&diagnosis(), RUN, true);
         let steps = "sudo tee /etc/x >/dev/null <<'END'\na\nb\nEND\nsudo load /etc/x\n";
         assert!(text.ends_with(steps), "{text}");
         assert!(text.starts_with("# Nothing has been changed") && text.contains("as root"));

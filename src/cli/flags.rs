@@ -25,6 +25,7 @@ pub(super) enum Id {
     Keep,
     Tty,
     Interactive,
+    WhileOpen,
     Profile,
     Network,
     AllowHost,
@@ -92,9 +93,9 @@ const LIMITS: &str = "Its limits";
 const SHOWN: &str = "What is shown";
 
 #[rustfmt::skip]
-const RUN: [Flag; 39] = [
+const RUN: [Flag; 40] = [
     Flag { id: Id::Mount, long: "mount", short: Some('m'), value: Some("SRC[:DST][:MODE]"), group: BOX,
-        help: "Share a folder; MODE is rw (default) or ro. Repeat for more" },
+        help: "Share a folder; MODE is rw (default), ro, or keep: as rw, but programs delete only what they have made. Repeat for more" },
     Flag { id: Id::Name, long: "name", short: Some('n'), value: Some("ID"), group: BOX,
         help: "Name the session; its home is kept for the next run of that name" },
     Flag { id: Id::Detach, long: "detach", short: Some('d'), value: None, group: BOX,
@@ -105,6 +106,8 @@ const RUN: [Flag; 39] = [
         help: "With -d: give the program a terminal, for `attach`" },
     Flag { id: Id::Interactive, long: "interactive", short: Some('i'), value: None, group: BOX,
         help: "With -d: keep its standard input open, for `attach`" },
+    Flag { id: Id::WhileOpen, long: "while-open", short: None, value: Some("FD"), group: BOX,
+        help: "End it at once when the other end of this pipe or socket is closed, so that it never outlives whoever has it" },
     Flag { id: Id::Env, long: "env", short: Some('e'), value: Some("K[=V]"), group: BOX,
         help: "Set a variable, or pass the caller's on" },
     Flag { id: Id::Workdir, long: "workdir", short: Some('w'), value: Some("DIR"), group: BOX,

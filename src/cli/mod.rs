@@ -2,14 +2,17 @@
 
 mod changing;
 mod completing;
+mod desktop;
 mod docs;
 mod doctor;
+mod doctor_desktop;
 mod filters;
 mod flags;
 mod gateway;
 mod limits;
 mod listing;
 mod network;
+mod paths;
 pub mod policy;
 mod policy_command;
 mod reach;
@@ -20,7 +23,7 @@ mod table;
 mod variables;
 mod watching;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -44,7 +47,17 @@ pub fn main(mut args: Vec<OsString>) -> ExitCode {
     if args.get(1).is_some_and(|word| word == "bwrap") {
         return bwrap::main(&args[1], &args[2..]);
     }
+    let asked = desktop::called(&args);
+    if asked == Some(desktop::Called::Code) {
+        return ExitCode::SUCCESS;
+    }
     args.drain(..args.len().min(1));
+    if let Some(desktop::Called::Helper(words)) = asked {
+        args = [OsString::from("helper")]
+            .into_iter()
+            .chain(words)
+            .collect();
+    }
     if crate::session::open_standard_streams().is_err() {
         return ExitCode::from(NOT_STARTED);
     }
@@ -64,12 +77,16 @@ pub fn main(mut args: Vec<OsString>) -> ExitCode {
     {
         return code;
     }
-    let is_run = args.first().is_some_and(|word| word == "run");
+    let verb = args
+        .first()
+        .filter(|word| *word == "run" || *word == "helper")
+        .cloned();
+    let is_run = verb.as_ref().is_some_and(|word| word == "run");
     let line = [OsString::from("cowork-linux")].into_iter().chain(args);
     match command().try_get_matches_from(line) {
         Ok(matches) => dispatch(&matches),
         Err(error) if error.use_stderr() => {
-            report::print(&Unread::of(&error, is_run));
+            report::print(&Unread::of(&error, verb.as_deref()));
             ExitCode::from(if is_run { NOT_STARTED } else { USAGE })
         }
         Err(error) => {
@@ -84,6 +101,7 @@ fn dispatch(matches: &ArgMatches) -> ExitCode {
         Some(("run", matches)) => run::run(flags::from_matches(matches)),
         Some(("policy", matches)) => policy_command::policy(matches),
         Some(("doctor", matches)) => doctor::doctor(matches),
+        Some(("helper", matches)) => desktop::helper(matches),
         Some(("completions", matches)) => docs::completions(matches),
         Some(("man", matches)) => docs::man(matches),
         other => {
@@ -106,19 +124,19 @@ struct Unread {
 }
 
 impl Unread {
-    fn of(error: &clap::Error, is_run: bool) -> Self {
+    fn of(error: &clap::Error, verb: Option<&OsStr>) -> Self {
         let text = error.render().to_string();
         let why = text.lines().next().unwrap_or_default();
         let tip = text
             .lines()
             .find_map(|line| line.trim_start().strip_prefix("tip: "));
-        let more = match is_run {
-            true => "`cowork-linux run --help` shows every flag",
-            false => "`cowork-linux --help` shows every command",
+        let more = match verb {
+            Some(verb) => format!("`cowork-linux {} --help` shows every flag", verb.display()),
+            None => "`cowork-linux --help` shows every command".to_owned(),
         };
         Self {
             why: why.strip_prefix("error: ").unwrap_or(why).to_owned(),
-            help: tip.map_or(more.to_owned(), |tip| format!("{tip}; {more}")),
+            help: tip.map_or(more.clone(), |tip| format!("{tip}; {more}")),
         }
     }
 }
@@ -145,6 +163,8 @@ fn command() -> Command {
         .subcommands(watching::commands())
         .subcommands(changing::commands())
         .subcommands(network::commands())
+        .subcommands(paths::commands())
+        .subcommand(desktop::command())
         .subcommand(docs::completions_command())
         .subcommand(bwrap_command())
         .subcommand(docs::man_command())

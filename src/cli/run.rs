@@ -21,7 +21,7 @@ use crate::policy::{
 };
 use crate::probe::{self, OffLimits, SourceError};
 use crate::report::{self, Help};
-use crate::session::{self, Detached, DirectoryError, Manner, Outfit, RunError};
+use crate::session::{self, Detached, DirectoryError, HeldOpen, Manner, Outfit, RunError};
 use crate::terminal::printable;
 
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +68,7 @@ impl Help for Refusal {
             Self::Directory(error) => error.help(),
             Self::Unequipped(error) => error.help(),
             Self::Flag { .. } => Some("`cowork-linux run --help` shows every flag".into()),
-            Self::Mount(..) => Some("write --mount SRC[:DST][:ro|rw]".into()),
+            Self::Mount(..) => Some("write --mount SRC[:DST][:ro|keep|rw]".into()),
             Self::Unset(name) => Some(format!("give it a value: --env {name}=VALUE")),
             Self::NoState => Some("set HOME, or XDG_STATE_HOME to a folder of your own".into()),
             Self::Detach(_) => Some("run it without --detach".into()),
@@ -89,6 +89,7 @@ struct Options {
     name: Option<SessionId>,
     detach: bool,
     detachment: Detachment,
+    held_open: Option<HeldOpen>,
     limits: Wanted,
     profile: Option<String>,
     env: Vec<OsString>,
@@ -103,7 +104,7 @@ struct Options {
 }
 
 pub(super) fn run(parsed: Parsed) -> ExitCode {
-    match read(parsed).and_then(|options| carry_out(&options)) {
+    match read(parsed).and_then(carry_out) {
         Ok(code) => ExitCode::from(code),
         Err(refusal) => {
             report::print(&refusal);
@@ -165,6 +166,14 @@ fn read_flag(options: &mut Options, id: Id, value: OsString) -> Result<(), Refus
         Id::Keep => options.detachment.stays = true,
         Id::Tty => options.detachment.terminal = true,
         Id::Interactive => options.detachment.input = true,
+        Id::WhileOpen => {
+            let number = text("while-open")?;
+            let held = number
+                .parse()
+                .map_err(|_| format!("`{number}` is not the number of a descriptor"))
+                .and_then(HeldOpen::by);
+            options.held_open = Some(held.map_err(|why| bad("while-open", why))?);
+        }
         Id::Profile => options.profile = Some(text("profile")?),
         Id::Name => {
             let name = text("name")?;
@@ -224,7 +233,9 @@ fn limit(options: &mut Options, flag: &'static str, value: &OsStr) -> Result<(),
         .map_err(|why| Refusal::Flag { flag, why })
 }
 
-fn carry_out(options: &Options) -> Result<u8, Refusal> {
+fn carry_out(mut options: Options) -> Result<u8, Refusal> {
+    let held_open = options.held_open.take();
+    let options = &options;
     if options.verbose > 1 {
         tracing_subscriber::fmt()
             .with_writer(std::io::stderr)
@@ -258,6 +269,7 @@ fn carry_out(options: &Options) -> Result<u8, Refusal> {
         outfit,
         runtime: runtime.ok_or(Refusal::NoState)?,
         detached: None,
+        held_open,
         journals: plan
             .session
             .as_ref()

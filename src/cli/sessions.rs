@@ -45,6 +45,8 @@ pub(super) enum Refusal {
     Mount(String, #[source] PathError),
     #[error("cannot read the host {0}, because {1}")]
     Host(String, String),
+    #[error(transparent)]
+    NotShared(#[from] super::paths::NotShared),
     #[error("cannot read the journals in {path}")]
     Journals { path: String, source: io::Error },
     #[error("cannot read or print it")]
@@ -64,10 +66,11 @@ impl Help for Refusal {
             Self::Flag { .. } => Some("`cowork-linux help` shows every flag".into()),
             Self::Log(error) => error.help(),
             Self::Source(error) => error.help(),
-            Self::Mount(..) => Some("write SRC[:NAME][:ro|rw]".into()),
+            Self::Mount(..) => Some("write SRC[:DST][:ro|keep|rw]".into()),
             Self::Host(..) => {
                 Some("write HOST[:PORTS], such as example.com or *.example.com:443".into())
             }
+            Self::NotShared(error) => error.help(),
             Self::Journals { .. } => Some("look at what is there; it should be yours".into()),
             Self::Print(_) => Some("let standard output lead somewhere that takes it".into()),
         }
@@ -162,7 +165,8 @@ pub(super) fn run(name: &str, matches: &ArgMatches) -> Option<ExitCode> {
         "status" => listing::status,
         other => super::watching::verb(other)
             .or_else(|| super::changing::verb(other))
-            .or_else(|| super::network::verb(other))?,
+            .or_else(|| super::network::verb(other))
+            .or_else(|| super::paths::verb(other))?,
     };
     Some(match places().and_then(|places| verb(&places, matches)) {
         Ok(code) => code,

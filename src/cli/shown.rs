@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::journal::RefusalKind;
 use crate::plan::{Plan, Sentences};
+use crate::policy::guard::KEEP;
 use crate::report;
 use crate::session::{Ended, Outcome, Refused};
 use crate::terminal::printable;
@@ -56,6 +57,9 @@ pub(super) fn end(plan: &Plan, ended: &Ended, json: bool, quiet: bool) {
             printable(what)
         )),
         Outcome::TimedOut => report::say("error: the time limit ended it\n  help: raise --timeout"),
+        Outcome::LetGo => report::say(
+            "error: it was ended, because whoever held it open is gone\n  help: keep the other end of --while-open",
+        ),
         Outcome::Exited(_) | Outcome::Killed(_) => {}
     }
     if quiet {
@@ -86,6 +90,12 @@ fn sentence(refused: &Refused) -> String {
         program,
         ..
     } = refused;
+    if refused.kind == RefusalKind::File && rule == KEEP {
+        return format!(
+            "{object} was not deleted, because its folder is shared with `keep` and no program here made \
+             it; to allow it: {allow}"
+        );
+    }
     if refused.kind == RefusalKind::File {
         return format!(
             "{object} was left as it is (rule `{rule}`); `{allow}` in a profile would allow it"

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use nix::sys::stat::{Mode, SFlag, fstat, umask};
 use nix::unistd::{getgid, getuid};
 
-use super::{etc, git, registries};
+use super::{etc, git, local_bin, registries};
 use crate::plan::{Facts, Registries, Stdio, SystemEntry};
 use crate::policy::{InsidePath, NetMode, Policy};
 use crate::sys;
@@ -37,6 +37,10 @@ pub fn facts(policy: &Policy, state_directory: PathBuf) -> Facts {
         landlock_abi: sys::kernel::landlock_abi(),
         seccomp_notify: sys::kernel::has_seccomp_notify(),
         system: system(),
+        programs: match policy.files.changeable_programs {
+            true => local_bin::look(Path::new("/")),
+            false => None,
+        },
         etc: etc::entries(),
         stdio: [stdio(0), stdio(1), stdio(2)],
         state_directory,

@@ -39,6 +39,22 @@ impl SourceError {
 
 /// Resolves a mount's source: links are followed now and never again.
 pub fn look_at(spec: &MountSpec, off_limits: &OffLimits) -> Result<Source, SourceError> {
+    look(spec, off_limits, false).map(|(source, _)| source)
+}
+
+/// The same, for a folder or for a file that is only to be read. Says which it is.
+pub fn look_at_either(
+    spec: &MountSpec,
+    off_limits: &OffLimits,
+) -> Result<(Source, bool), SourceError> {
+    look(spec, off_limits, spec.access == Access::Read)
+}
+
+fn look(
+    spec: &MountSpec,
+    off_limits: &OffLimits,
+    or_file: bool,
+) -> Result<(Source, bool), SourceError> {
     let shown = spec.source.display().to_string();
     let unreachable = |source| SourceError::Unreachable {
         path: shown.clone(),
@@ -58,14 +74,15 @@ pub fn look_at(spec: &MountSpec, off_limits: &OffLimits) -> Result<Source, Sourc
     let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
     let path = std::fs::read_link(&link).map_err(unreachable)?;
     let metadata = std::fs::metadata(&link).map_err(unreachable)?;
-    if let Some(what) = not_a_folder(&metadata) {
+    let is_file = or_file && metadata.is_file();
+    if let (Some(what), false) = (not_a_folder(&metadata), is_file) {
         return Err(SourceError::NotAFolder { path: shown, what });
     }
-    nix::unistd::access(
-        link.as_str(),
-        nix::unistd::AccessFlags::R_OK | nix::unistd::AccessFlags::X_OK,
-    )
-    .map_err(|e| unreachable(e.into()))?;
+    let wanted = match is_file {
+        true => nix::unistd::AccessFlags::R_OK,
+        false => nix::unistd::AccessFlags::R_OK | nix::unistd::AccessFlags::X_OK,
+    };
+    nix::unistd::access(link.as_str(), wanted).map_err(|e| unreachable(e.into()))?;
     if let Some(why) = off_limits.objection(&path) {
         return Err(SourceError::TooWide { path: shown, why });
     }
@@ -73,13 +90,14 @@ pub fn look_at(spec: &MountSpec, off_limits: &OffLimits) -> Result<Source, Sourc
         .or_else(|| own_name(&path))
         .unwrap_or_else(|| "w".into());
     let seen = seen(&metadata);
-    Ok(Source {
+    let source = Source {
         path,
         seen,
         place: spec.place.clone(),
         name,
         access: spec.access,
-    })
+    };
+    Ok((source, !is_file))
 }
 
 fn own_name(path: &Path) -> Option<OsString> {
@@ -250,9 +268,6 @@ pub fn worktree(source: &Source) -> Option<Needed> {
             source.path.display()
         ),
         link_to: None,
-        access: match source.access {
-            Access::Read => Access::Read,
-            Access::Write => Access::Write,
-        },
+        access: source.access,
     })
 }

@@ -3,6 +3,7 @@
 
 mod cgroup;
 mod child;
+mod desktop;
 mod evidence;
 mod explain;
 mod files;
@@ -19,6 +20,7 @@ use serde::Serialize;
 use crate::policy::{Isolation, Layer, NetMode, Policy};
 use crate::sys::process::SingleThreaded;
 
+pub use desktop::{Answering, Desk, SOCKETS, answering, desktop, full_vm_required_by};
 use evidence::Evidence;
 pub use inside::{Measured, measure};
 pub use remedy::{NewFile, Remedy};
