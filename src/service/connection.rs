@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio::io::BufReader;
 use tokio::net::UnixStream;
+use tokio::sync::Mutex;
 use tokio::task::spawn_local;
 
 use super::frame::{self, Broken, Frame};
@@ -65,6 +66,8 @@ pub(super) struct Connection {
     pub(super) outbox: Rc<Outbox>,
     /// The profile it belongs to, once it has said so.
     profile: RefCell<Option<(Rc<Profile>, Presence)>>,
+    /// Files are read for it one by one: each may be as long as an answer can be.
+    pub(super) reading: Mutex<()>,
     /// Those whose events it hears.
     subscribed: RefCell<Vec<Rc<Profile>>>,
 }
@@ -110,6 +113,7 @@ pub(super) async fn serve(stream: UnixStream, helper: Rc<Helper>) {
         helper,
         outbox: Rc::default(),
         profile: RefCell::default(),
+        reading: Mutex::default(),
         subscribed: RefCell::default(),
     });
     let outbox = Rc::clone(&connection.outbox);

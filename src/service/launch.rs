@@ -42,6 +42,9 @@ const PASSED: [&str; 12] = [
     "SSL_CERT_FILE",
 ];
 
+/// Where `--upstream-proxy env` looks for one.
+const PROXIES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+
 /// A box that ends when this is dropped, however that happens.
 #[derive(Debug)]
 pub(super) struct Hold(UnixStream);
@@ -77,10 +80,7 @@ pub(super) async fn start(profile: &Profile, name: &SessionId) -> Result<Hold, S
     let more = ["--profile", POLICY, "--while-open", &held];
     let mut command = command(profile)?;
     command.args(words).args(more);
-    command.args(&profile.helper.options.limits);
-    if let Some(outside) = &profile.helper.outside {
-        outside.equip(&mut command);
-    }
+    equip(&mut command, profile);
     // Nobody else is started while it can be inherited: this is the one thread that starts programs.
     let inherited = fcntl(&theirs, FcntlArg::F_SETFD(FdFlag::empty()));
     let child = match inherited {
@@ -97,12 +97,31 @@ pub(super) async fn start(profile: &Profile, name: &SessionId) -> Result<Hold, S
 pub(super) async fn trial(profile: &Profile) -> Result<(), String> {
     let mut command = command(profile)?;
     command.args(["run", "-q", "--profile", POLICY]);
-    command.args(&profile.helper.options.limits);
+    equip(&mut command, profile);
     command.args(["--", "true"]);
     let child = command.spawn().map_err(|error| cannot(&error))?;
     match finished(child).await {
         Ok(()) => Ok(()),
         Err(why) => Err(in_the_way(profile).await.unwrap_or(why)),
+    }
+}
+
+/// What every box has besides: its limits, a token that stays outside, and the proxy through which this
+/// computer reaches the world.
+fn equip(command: &mut Command, profile: &Profile) {
+    command.args(&profile.helper.options.limits);
+    if let Some(outside) = &profile.helper.outside {
+        outside.equip(command);
+    }
+    let mut has_proxy = false;
+    for name in PROXIES {
+        if let Some(value) = std::env::var_os(name).filter(|value| !value.is_empty()) {
+            command.env(name, value);
+            has_proxy = true;
+        }
+    }
+    if has_proxy {
+        command.args(["--upstream-proxy", "env"]);
     }
 }
 

@@ -66,7 +66,14 @@ pub(super) fn handle(
         "writeStdin" => write_stdin(connection, params),
         "kill" => kill(connection, params),
         "mountPath" => later(upkeep::mount_path(owner(connection, &params), params)),
-        "readFile" => later(upkeep::read_file(connection.profile(), params)),
+        "readFile" => {
+            let connection = Rc::clone(connection);
+            later(async move {
+                let _turn = connection.reading.lock().await;
+                connection.outbox.room().await;
+                upkeep::read_file(connection.profile(), params).await
+            })
+        }
         "installSdk" => later(upkeep::install_sdk(connection.profile(), params)),
         "addApprovedOauthToken" => Handled::Now(upkeep::approve(&connection.profile(), params)),
         "getSessionsDiskInfo" => later(upkeep::disk_info(connection.profile(), params)),

@@ -1,6 +1,6 @@
 //! Claude Desktop's helper: the other end of the socket over which the app starts, feeds and ends what it
 //! runs. Each of its sessions is a box of ours, kept by a supervisor of its own; this room only
-//! translates, and holds nothing that a box could want.
+//! translates. No box holds a line to it, and nothing of what it has but the words that are meant for it.
 
 mod blocking;
 mod boxes;

@@ -206,7 +206,7 @@ impl Finder {
         }
         if folder.mode != Mode::Read {
             let (device, inode) = (folder.seen.device, folder.seen.inode);
-            self.sources.written.note(&folder.path, device, inode);
+            self.sources.written.note(&folder.path, device, inode)?;
         }
         let point = self.point(session, mounts, name, folder).await?;
         let place = match &point {

@@ -89,6 +89,17 @@ impl Outbox {
         Promise(Rc::clone(self))
     }
 
+    /// Waits until what was said before has been taken, as far as it must.
+    pub(super) async fn room(&self) {
+        loop {
+            let room = self.room.notified();
+            if self.has_room() {
+                return;
+            }
+            room.await;
+        }
+    }
+
     /// Waits until one more may be promised, and what was said before has been taken.
     pub(super) async fn room_to_promise(&self, most: usize) {
         let is_free = || self.is_subscriber() || self.has_room();

@@ -25,6 +25,8 @@ use crate::session::{Conversation, Outcome};
 const GRACE: Duration = Duration::from_secs(5);
 /// The same for a single command: the app is about to try it again.
 const SHORT_GRACE: Duration = Duration::from_secs(1);
+/// How soon one that was to be killed is looked at again.
+const AGAIN: Duration = Duration::from_millis(250);
 /// What the app calls single commands.
 const SINGLE: &str = "oneshot-";
 
@@ -63,7 +65,12 @@ impl Process {
 
     /// Sends a signal; one that comes before the process does is kept for it.
     pub(super) fn signal(&self, signal: i32) {
-        self.orders.borrow_mut().push(signal);
+        let mut orders = self.orders.borrow_mut();
+        // Twice the same before it was sent is once, as with the kernel's own.
+        if !orders.contains(&signal) {
+            orders.push(signal);
+        }
+        drop(orders);
         self.ordered.notify_one();
     }
 
@@ -170,7 +177,8 @@ impl Process {
                     return (outcome, was_killed);
                 }
                 () = late => {
-                    kill_at = None;
+                    // Again until it is gone: a session that has much to do may miss a word.
+                    kill_at = Some(Instant::now() + AGAIN);
                     was_killed = true;
                     let _ = conversation.signal(libc::SIGKILL).await;
                 }
@@ -180,7 +188,11 @@ impl Process {
                         was_killed |= signal == libc::SIGKILL;
                         let _ = conversation.signal(signal).await;
                         if is_meant_to_end(signal) {
-                            let at = Instant::now() + self.grace();
+                            let grace = match signal {
+                                libc::SIGKILL => AGAIN,
+                                _ => self.grace(),
+                            };
+                            let at = Instant::now() + grace;
                             kill_at = Some(kill_at.map_or(at, |known| known.min(at)));
                         }
                     }

@@ -4,9 +4,9 @@
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsString;
 use std::fs;
-use std::io::Write;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,20 +15,33 @@ use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2, readlinkat};
 use nix::sys::stat::{SFlag, fstat};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 
+use serde::{Deserialize, Serialize};
+
 use super::telling;
 
-/// Folders that are remembered, the latest of them.
-const MOST: usize = 4096;
+/// More than this are not told apart any more: then no link of anybody's but the system's is followed.
+const MOST: usize = 1 << 16;
 /// As many links as the kernel follows.
 const MOST_LINKS: usize = 40;
 /// What is said of a link that may be a session's.
 pub(super) const A_SESSIONS_LINK: Errno = Errno::EXDEV;
 
+/// One folder. Numbers of devices change with a restart of the computer, names when somebody moves it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+struct Folder {
+    device: u64,
+    inode: u64,
+    path: PathBuf,
+}
+
 #[derive(Debug, Default)]
 struct Folders {
-    known: HashSet<(u64, u64)>,
-    paths: VecDeque<PathBuf>,
+    numbers: HashSet<(u64, u64)>,
+    paths: HashSet<PathBuf>,
+    /// A line for each.
     file: Option<PathBuf>,
+    /// Some may be missing: what was written down cannot be read, or there are too many.
+    is_incomplete: bool,
 }
 
 /// The same for all who have it.
@@ -36,35 +49,65 @@ struct Folders {
 pub(super) struct Written(Arc<Mutex<Folders>>);
 
 impl Written {
-    /// With those that an earlier helper wrote down.
+    /// With those that an earlier helper wrote down. None of them is looked at: a dead disk would not answer.
     pub(super) fn kept_in(file: PathBuf) -> Self {
-        let read = fs::read(&file).unwrap_or_default();
-        let paths: VecDeque<PathBuf> = serde_json::from_slice(&read).unwrap_or_default();
-        let seen = paths.iter().filter_map(|path| fs::metadata(path).ok());
-        let known = seen.map(|seen| (seen.dev(), seen.ino())).collect();
-        let file = Some(file);
-        Self(Arc::new(Mutex::new(Folders { known, paths, file })))
+        let mut folders = Folders::default();
+        match fs::read(&file) {
+            Ok(text) => {
+                for line in text.split(|byte| *byte == b'\n') {
+                    match serde_json::from_slice::<Folder>(line) {
+                        Ok(folder) => folders.add(&folder),
+                        // Empty or cut off: that folder was never shared.
+                        Err(error) if error.is_eof() => {}
+                        Err(_) => folders.is_incomplete = true,
+                    }
+                }
+            }
+            Err(error) => folders.is_incomplete = error.kind() != io::ErrorKind::NotFound,
+        }
+        if folders.is_incomplete {
+            telling::warn(&format!(
+                "{} cannot be read: no links to folders are followed; what they lead to can be shared",
+                file.display()
+            ));
+        }
+        folders.file = Some(file);
+        Self(Arc::new(Mutex::new(folders)))
     }
 
-    /// A session is about to be able to write there.
-    pub(super) fn note(&self, path: &Path, device: u64, inode: u64) {
+    /// A session is about to be able to write there. What cannot be remembered is not to be shared.
+    pub(super) fn note(&self, path: &Path, device: u64, inode: u64) -> Result<(), String> {
         let mut folders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !folders.known.insert((device, inode)) {
-            return;
+        if folders.numbers.contains(&(device, inode)) && folders.paths.contains(path) {
+            return Ok(());
         }
-        folders.paths.push_back(path.to_owned());
-        if folders.paths.len() > MOST {
-            folders.paths.pop_front();
-        }
-        if let Err(error) = folders.save() {
-            telling::warn(&format!("cannot remember what sessions write to: {error}"));
-        }
+        let path = path.to_owned();
+        let folder = Folder {
+            device,
+            inode,
+            path,
+        };
+        folders.save(&folder).map_err(|error| {
+            let error = crate::report::without_number(&error.to_string());
+            format!("it cannot be noted that it is shared: {error}")
+        })?;
+        folders.add(&folder);
+        Ok(())
     }
 
+    /// Whether a session could have made what is in this folder.
     fn has(&self, opened: &OwnedFd) -> Result<bool, Errno> {
         let seen = fstat(opened)?;
         let folders = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(folders.known.contains(&(seen.st_dev, seen.st_ino)))
+        if folders.numbers.contains(&(seen.st_dev, seen.st_ino)) {
+            return Ok(true);
+        }
+        if folders.is_incomplete {
+            return Ok(seen.st_uid != 0);
+        }
+        let by_number = format!("/proc/self/fd/{}", opened.as_raw_fd());
+        let path = fs::read_link(by_number).map_err(|_| Errno::ENOENT)?;
+        Ok(folders.paths.contains(&path))
     }
 
     /// Opens a folder or file by its name. Links are followed now and never again; none that a session could
@@ -103,18 +146,27 @@ impl Written {
 }
 
 impl Folders {
-    /// By write and rename, so that it is always whole.
-    fn save(&self) -> std::io::Result<()> {
-        let Some(file) = &self.file else {
+    fn add(&mut self, folder: &Folder) {
+        self.numbers.insert((folder.device, folder.inode));
+        self.paths.insert(folder.path.clone());
+        self.is_incomplete |= self.paths.len() > MOST;
+    }
+
+    fn save(&self, folder: &Folder) -> io::Result<()> {
+        let Some(file) = self.file.as_ref().filter(|_| !self.is_incomplete) else {
             return Ok(());
         };
-        if let Some(folder) = file.parent() {
-            fs::create_dir_all(folder)?;
+        if let Some(above) = file.parent() {
+            fs::DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(above)?;
         }
-        let new = file.with_extension("new");
-        let mut writer = fs::File::create(&new)?;
-        writer.write_all(&serde_json::to_vec(&self.paths)?)?;
-        fs::rename(new, file)
+        // On a line of its own, whatever became of the one before.
+        let line = format!("\n{}\n", serde_json::to_string(folder)?);
+        let mut options = fs::OpenOptions::new();
+        options.create(true).append(true).mode(0o600);
+        options.open(file)?.write_all(line.as_bytes())
     }
 }
 
@@ -138,12 +190,11 @@ fn open_at(at: impl AsFd, name: &Path) -> Result<OwnedFd, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsRawFd;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{MetadataExt, symlink};
 
     fn noted(written: &Written, path: &Path) {
         let seen = fs::metadata(path).unwrap();
-        written.note(path, seen.dev(), seen.ino());
+        written.note(path, seen.dev(), seen.ino()).unwrap();
     }
 
     fn is_at(opened: &OwnedFd, path: &Path) -> bool {
@@ -206,5 +257,75 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_folder_is_known_by_its_name_or_by_its_number() {
+        let ground = tempfile::tempdir().unwrap();
+        let at = |name: &str| fs::canonicalize(ground.path()).unwrap().join(name);
+        for name in ["private", "shared"] {
+            fs::create_dir_all(at(name)).unwrap();
+        }
+        symlink(at("private"), at("shared/planted")).unwrap();
+        let file = at("written");
+        let written = Written::kept_in(file.clone());
+        // As after a restart of the computer.
+        written.note(&at("shared"), 1, 1).unwrap();
+        let again = Written::kept_in(file.clone());
+        assert_eq!(
+            again.open(&at("shared/planted")).unwrap_err(),
+            A_SESSIONS_LINK
+        );
+        // As after somebody moved it.
+        noted(&again, &at("shared"));
+        fs::rename(at("shared"), at("moved")).unwrap();
+        let again = Written::kept_in(file.clone());
+        assert_eq!(
+            again.open(&at("moved/planted")).unwrap_err(),
+            A_SESSIONS_LINK
+        );
+        // A line that was cut off says nothing.
+        let whole = fs::read_to_string(&file).unwrap();
+        fs::write(&file, format!("{whole}{{\"dev")).unwrap();
+        symlink(at("private"), at("link")).unwrap();
+        let again = Written::kept_in(file.clone());
+        assert!(again.open(&at("link")).is_ok());
+        // Nor does it spoil the next one.
+        noted(&again, &at("private"));
+        let again = Written::kept_in(file);
+        assert!(!again.0.lock().unwrap().is_incomplete);
+        symlink(at("moved"), at("private/planted")).unwrap();
+        assert_eq!(
+            again.open(&at("private/planted")).unwrap_err(),
+            A_SESSIONS_LINK
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_remembered_is_not_taken_for_the_users() {
+        let ground = tempfile::tempdir().unwrap();
+        let at = |name: &str| ground.path().join(name);
+        fs::create_dir(at("private")).unwrap();
+        symlink(at("private"), at("link")).unwrap();
+        // Whose files these are decides where a link is still followed.
+        let is_roots = nix::unistd::getuid().is_root();
+        for damaged in [&b"garbage\n"[..], b"{}\n", b"\xff\xfe\n"] {
+            fs::write(at("written"), damaged).unwrap();
+            let written = Written::kept_in(at("written"));
+            assert!(written.open(&at("private")).is_ok());
+            assert_eq!(written.open(&at("link")).is_ok(), is_roots, "{damaged:?}");
+        }
+        // A folder in the file's place: nothing can be written down.
+        fs::create_dir(at("folder")).unwrap();
+        fs::write(at("plain"), "").unwrap();
+        let written = Written::kept_in(at("plain/written"));
+        assert!(written.0.lock().unwrap().is_incomplete);
+        let written = Written(Arc::new(Mutex::new(Folders {
+            file: Some(at("folder")),
+            ..Folders::default()
+        })));
+        let why = written.note(&at("private"), 1, 2).unwrap_err();
+        assert!(why.contains("cannot be noted"), "{why}");
+        assert!(!written.0.lock().unwrap().numbers.contains(&(1, 2)));
     }
 }

@@ -45,8 +45,8 @@ impl Places {
 
     /// Whether a session has a socket to be talked to at.
     pub fn is_listening(&self, id: &SessionId) -> bool {
-        let socket = self.runtime.join(format!("{id}.sock"));
-        socket.symlink_metadata().is_ok()
+        let socket = self.own_socket(id);
+        socket.is_ok_and(|socket| socket.symlink_metadata().is_ok())
     }
 
     /// A session's folder, whether it is there or not, after looking at the way to it.

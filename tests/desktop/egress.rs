@@ -13,11 +13,16 @@ pub(crate) fn in_the_world() -> Ground {
 }
 
 pub(crate) fn in_the_world_with(flags: &[&str]) -> Ground {
+    in_the_world_as(flags, &[])
+}
+
+fn in_the_world_as(flags: &[&str], env: &[(&str, &str)]) -> Ground {
     let mut ground = Ground::bare();
     let mut command = world().on_the_host(&ground.world.path(""));
     command.arg(binary()).args(["helper", "-socket"]);
     command.arg(ground.socket()).args(flags);
     ground.surround(&mut command);
+    command.envs(env.iter().copied());
     ground.start_as(&mut command);
     ground.boots();
     ground
@@ -179,5 +184,24 @@ fn i7_addresses_that_are_nobodys_business() {
         assert!(!done.contains("canary"), "{domains}: {done}");
         let after: Vec<usize> = canaries.iter().map(Canary::visits).collect();
         assert_eq!(after, before, "{domains}");
+    }
+}
+
+#[test]
+fn the_way_out_is_the_computers_own() {
+    let name = world().name_at("far", &[WEB4]);
+    let fetch = format!("curl -sS --max-time 20 http://{name}/echo");
+    let proxy = format!("http://127.0.0.1:{}", world().trusting_proxy());
+    // Nobody listens there.
+    let nobody = "http://127.0.0.1:1";
+    for (proxy, is_reached) in [(proxy.as_str(), true), (nobody, false)] {
+        let ground = in_the_world_as(&[], &[("HTTPS_PROXY", proxy)]);
+        let mut app = ground.app();
+        for domains in [json!([name]), json!(["*"])] {
+            let done = allowing(&ground, &mut app, domains, &fetch);
+            let is_there = done.out.contains("\"/echo\"");
+            assert_eq!(is_there, is_reached, "{proxy}: {done:?}");
+            assert!(!done.out.contains(nobody), "{done:?}");
+        }
     }
 }

@@ -152,3 +152,32 @@ fn m23_m25_m26_nothing_else_is_read() {
         .ok("readFile", reading(&ground, &inside("mnt/proj/file")));
     assert_eq!(result["content"], base64(b"of the user\n"));
 }
+
+#[test]
+fn answers_that_nobody_takes_are_not_piled_up() {
+    let ground = Ground::booted();
+    let mut app = ground.app();
+    let proj = ground.folder("proj");
+    std::fs::write(proj.join("long"), vec![b'x'; 7 << 20]).unwrap();
+    let mounts = json!({"additionalMounts": {"proj": mount(&proj, "ro")}});
+    app.run(with(ground.sh("shows", "true"), mounts)).ok();
+    let file = json!({"processName": ground.sh("", "")["name"], "filePath": ground.inside("mnt/proj/long")});
+    let before = ground.memory().0;
+    let mut line = ground.line();
+    let asked: Vec<u64> = (0..30)
+        .map(|_| line.request("readFile", file.clone()))
+        .collect();
+    for _ in 0..100 {
+        assert!(app.line.is_connected());
+    }
+    let mut most = 0;
+    for number in asked {
+        most = most.max(ground.memory().0);
+        let reply = line.reply(number);
+        assert_eq!(reply["success"], true);
+        let content = reply["result"]["content"].as_str().unwrap();
+        assert_eq!(content.len(), (7_usize << 20).div_ceil(3) * 4);
+    }
+    // A few of them are under way; thirty would be ten times as much.
+    assert!(most < before + 64 * 1024, "{before} KiB, then {most} KiB");
+}

@@ -342,3 +342,23 @@ fn s23_many_at_once_in_a_session_that_is_not_there_yet() {
     seen.dedup();
     assert_eq!(seen.len(), 1, "one box: {seen:?}");
 }
+
+#[test]
+fn a_kill_is_not_lost_among_many_signals() {
+    let ground = Ground::booted();
+    let mut app = ground.app();
+    app.line
+        .spawn(ground.sh("storm", "echo up; exec sleep 1000"));
+    app.events.says("storm", "up");
+    let mut asked = Vec::new();
+    for signal in std::iter::repeat_n("SIGCONT", 2000).chain(["SIGKILL"]) {
+        let wish = json!({"id": "storm", "signal": signal});
+        asked.push(app.line.request("kill", wish));
+    }
+    // Less than what is waited for those who were only asked to end.
+    let done = within(4, "the end", || app.events.finished("storm"));
+    done.ended(137, Some("SIGKILL"));
+    for number in asked {
+        assert_eq!(app.line.reply(number)["success"], true);
+    }
+}
