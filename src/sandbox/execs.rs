@@ -2,9 +2,10 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -74,6 +75,14 @@ pub(crate) fn from_bytes(bytes: &[u8], umask: u32) -> Option<Program> {
     })
 }
 
+/// What a file in memory says, as far as `most`, from its start.
+pub(crate) fn read_words(file: OwnedFd, most: u64) -> io::Result<Vec<u8>> {
+    let file = File::from(file);
+    let mut words = vec![0; file.metadata()?.len().min(most) as usize];
+    file.read_exact_at(&mut words, 0)?;
+    Ok(words)
+}
+
 /// The programs of a box that are running now.
 #[derive(Debug)]
 pub(super) struct Execs {
@@ -133,10 +142,7 @@ fn start(
     files: Option<u64>,
 ) -> io::Result<Pid> {
     let odd = || io::Error::from_raw_os_error(libc::EINVAL);
-    let mut words = Vec::new();
-    let mut file = File::from(errand.words);
-    file.rewind()?;
-    file.take(LONGEST).read_to_end(&mut words)?;
+    let words = read_words(errand.words, LONGEST)?;
     let program = from_bytes(&words, locked.plan.program.umask).ok_or_else(odd)?;
     let ready = program::in_the_kernels_words(&program, Some(&program.cwd))?;
     let terminal = match errand.terminal {

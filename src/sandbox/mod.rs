@@ -46,4 +46,4 @@ pub(crate) use overlay::escaped;
 pub use streams::CallerEnds;
 pub use wire::{Errand, Message};
 
-pub(crate) use execs::{from_bytes, to_bytes};
+pub(crate) use execs::{from_bytes, read_words, to_bytes};

@@ -29,6 +29,8 @@ const BETWEEN_LOOKS: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct Running {
     hold: Hold,
+    /// Over which other lines are brought to it.
+    line: Option<Conversation>,
     /// What it was told last; nothing before it was told anything.
     pub(super) rules: Option<Rules>,
     pub(super) mounts: Mounts,
@@ -42,6 +44,23 @@ impl Running {
     /// Whether it can be talked to. One that ends takes its socket away first.
     fn is_up(&self, profile: &Profile, name: &SessionId) -> bool {
         self.hold.is_held() && profile.places().is_listening(name)
+    }
+
+    /// A line to it for one program. One that is brought over another saves both sides to introduce themselves.
+    pub(super) async fn line(
+        &mut self,
+        profile: &Profile,
+        name: &SessionId,
+    ) -> Result<Conversation, AskError> {
+        if let Some(line) = &self.line
+            && let Ok(another) = line.another().await
+        {
+            return Ok(another);
+        }
+        let line = Conversation::with(&profile.places().runtime, name).await?;
+        let another = line.another().await?;
+        self.line = Some(line);
+        Ok(another)
     }
 }
 
@@ -155,6 +174,7 @@ impl Entry {
             let hold = launch::start(profile, &self.name).await?;
             *running = Some(Running {
                 hold,
+                line: None,
                 rules: None,
                 mounts: Mounts::new(),
                 claude: None,

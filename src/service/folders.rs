@@ -10,14 +10,15 @@ use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
-use nix::sys::stat::{Mode as Rights, mkdirat};
-use nix::unistd::{AccessFlags, UnlinkatFlags, access, unlinkat};
+use nix::sys::stat::{Mode as Rights, makedev, mkdirat};
+use nix::unistd::{AccessFlags, UnlinkatFlags, access, getuid, unlinkat};
 
 use super::names::shortened;
 use super::off_limits::{self, OffLimits};
 use super::written::{A_SESSIONS_LINK, Written};
 use crate::plan::Seen;
 use crate::session::{MountMode, MountWish};
+use crate::sys;
 
 /// Where folders come from.
 #[derive(Debug, Clone)]
@@ -90,6 +91,29 @@ impl Folder {
             replace: true,
             despite_overlap: true,
         }
+    }
+
+    /// Whether it is for certain still what is meant by these words, as far as can be told without asking the
+    /// disk that it lies on, which may be dead. When this says no, it has to be looked for.
+    pub(super) fn is_certainly(&self, text: &str) -> bool {
+        const MAY_READ: u32 = 0o500;
+        let words = text.strip_prefix('/').unwrap_or(text);
+        let path = self.path.as_os_str().as_bytes();
+        if path.strip_prefix(b"/") != Some(words.as_bytes()) {
+            return false;
+        }
+        let known = sys::at::open_if_known(&self.path)
+            .and_then(|opened| sys::at::remembered(opened.as_fd()));
+        known.is_ok_and(|known| {
+            let device = makedev(known.device.0.into(), known.device.1.into());
+            let seen = Seen {
+                device,
+                inode: known.inode,
+                uid: known.uid,
+                gid: known.gid,
+            };
+            seen == self.seen && known.uid == getuid().as_raw() && known.mode & MAY_READ == MAY_READ
+        })
     }
 
     pub(super) fn is_same(&self, device: u64, inode: u64) -> bool {

@@ -515,3 +515,44 @@ fn words_for_modes() {
         assert_eq!(Mode::of(text), mode, "{text:?}");
     }
 }
+
+#[test]
+fn what_is_certainly_the_same_is_not_looked_for_again() {
+    let ground = Ground::new();
+    let folder = ground.folder("h/u/proj", Mode::Keep);
+    let path = ground.path("h/u/proj");
+    let said = ground.said("h/u/proj");
+    assert!(folder.is_certainly(&said));
+    assert!(folder.is_certainly(path.to_str().unwrap()));
+    // Other words for it have to be looked at, though they may lead there as well.
+    symlink(&path, ground.path("h/u/link")).unwrap();
+    for words in [
+        "".to_owned(),
+        "proj".to_owned(),
+        format!("{said}/"),
+        format!("/{said}/."),
+        ground.said("h/u/link"),
+        ground.said("h/u"),
+    ] {
+        assert!(!folder.is_certainly(&words), "{words}");
+    }
+    // One that may not be read any more.
+    fs::set_permissions(&path, Permissions::from_mode(0o300)).unwrap();
+    assert!(!folder.is_certainly(&said));
+    fs::set_permissions(&path, Permissions::from_mode(0o700)).unwrap();
+    assert!(folder.is_certainly(&said));
+    // Another one in its place, and a link to the very same.
+    fs::rename(&path, ground.path("h/u/moved")).unwrap();
+    assert!(!folder.is_certainly(&said));
+    fs::create_dir(&path).unwrap();
+    assert!(!folder.is_certainly(&said));
+    fs::remove_dir(&path).unwrap();
+    symlink("moved", &path).unwrap();
+    assert!(!folder.is_certainly(&said));
+    // The same behind a link on the way.
+    fs::rename(ground.path("h"), ground.path("g")).unwrap();
+    symlink("g", ground.path("h")).unwrap();
+    fs::remove_file(ground.path("g/u/proj")).unwrap();
+    fs::rename(ground.path("g/u/moved"), ground.path("g/u/proj")).unwrap();
+    assert!(!folder.is_certainly(&said));
+}

@@ -60,6 +60,8 @@ pub(super) async fn start(
             .keep(profile, entry, &mut ready, &asked, &mut env)
             .await?;
     }
+    let line = ready.line(profile, &entry.name).await;
+    let mut line = Some(line.map_err(|error| report::in_one_line(&error))?);
     drop(ready);
     let home = PathBuf::from(format!("/sessions/{}", entry.name));
     let folder = asked.cwd.as_ref().map_or(home.clone(), PathBuf::from);
@@ -76,7 +78,10 @@ pub(super) async fn start(
         let (theirs, streams) = process
             .streams()
             .map_err(|error| format!("cannot connect the program's streams: {error}"))?;
-        let conversation = entry.conversation(profile).await;
+        let conversation = match line.take() {
+            Some(line) => Ok(line),
+            None => entry.conversation(profile).await,
+        };
         let conversation = conversation.map_err(|error| report::in_one_line(&error))?;
         match conversation.exec(&words, &theirs).await {
             Ok(()) => {
@@ -122,7 +127,7 @@ async fn show_folders(
         return Ok(Vec::new());
     };
     let finder = profile.finder();
-    let (found, mut failed) = finder.find_all(wanted).await;
+    let (found, mut failed) = finder.find_all(wanted, &ready.mounts).await;
     *process.mounts.borrow_mut() = wanted.iter().map(|(name, _)| name.clone()).collect();
     let others = profile.processes.of(entry.name.as_str());
     // A command beside others takes nothing away from them.

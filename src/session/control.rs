@@ -1,18 +1,20 @@
 //! The supervisor's ear: a socket of the session's own, to which the same user's commands connect.
 //! Everybody else is turned away. Nobody who is slow or gone can hold the supervisor up.
 
+use std::cell::OnceCell;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::socket::{SockFlag, accept4};
 
 use super::backlog::Backlog;
 use super::errands::{Given, live_mount, start, unsaid};
 use super::idlers::{NO_ANSWER, does_not_listen, most_clients};
-use super::peer;
+use super::peer::{self, Standing};
 use super::socket;
 use super::talk::{Ask, Line, Say, SeenExec};
 use super::wish::{MountWish, Wish};
@@ -21,6 +23,8 @@ use crate::plan::{Plan, Seen};
 use crate::policy::SessionId;
 use crate::sandbox::Running;
 use crate::sys;
+
+const TOO_MANY: &str = "too many are asking at once";
 
 #[derive(Debug)]
 pub(super) struct Control {
@@ -35,6 +39,8 @@ pub(super) struct Control {
     pub(super) to_end: Vec<u32>,
     next_client: u64,
     next_exec: u32,
+    /// Found out when somebody comes.
+    standing: OnceCell<Standing>,
 }
 
 #[derive(Debug)]
@@ -49,6 +55,8 @@ pub(super) struct Client {
     types: bool,
     /// It hears of the end.
     pub(super) waits: bool,
+    /// It brings lines for others.
+    pub(super) brings: bool,
     /// What it asked for takes a while.
     pub(super) is_kept: bool,
     pub(super) gone: bool,
@@ -68,6 +76,7 @@ impl Control {
             to_end: Vec::new(),
             next_client: 0,
             next_exec: 0,
+            standing: OnceCell::new(),
         })
     }
 
@@ -113,26 +122,47 @@ impl Control {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         while let Ok(fd) = accept4(self.listener.as_raw_fd(), flags) {
             let line = Line::new(sys::fds::adopt(fd));
-            let full = || (!self.make_room()).then_some("too many are asking at once");
-            if let Some(why) = peer::refusal(&line).or_else(full) {
+            let refusal = peer::refusal(&line, self.standing.get_or_init(Standing::own));
+            let full = || (!self.make_room()).then_some(TOO_MANY);
+            if let Some(why) = refusal.or_else(full) {
                 let why = why.to_owned();
                 let _ = line.say(&Say::Refused { why }, &[]);
                 continue;
             }
-            self.next_client += 1;
-            self.clients.push(Client {
-                number: self.next_client,
-                line,
-                heard: Instant::now(),
-                exec: None,
-                attached: false,
-                types: false,
-                waits: false,
-                is_kept: false,
-                gone: false,
-                backlog: Backlog::default(),
-            });
+            self.admit(line);
         }
+    }
+
+    /// Somebody who was looked at.
+    fn admit(&mut self, line: Line) {
+        self.next_client += 1;
+        self.clients.push(Client {
+            number: self.next_client,
+            line,
+            heard: Instant::now(),
+            exec: None,
+            attached: false,
+            types: false,
+            waits: false,
+            brings: false,
+            is_kept: false,
+            gone: false,
+            backlog: Backlog::default(),
+        });
+    }
+
+    /// A line that somebody brought who was looked at when they came.
+    fn admit_brought(&mut self, line: Option<OwnedFd>) -> io::Result<()> {
+        let line = line.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
+        fcntl(&line, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        let line = Line::new(line);
+        if self.make_room() {
+            self.admit(line);
+        } else {
+            let why = TOO_MANY.to_owned();
+            let _ = line.say(&Say::Refused { why }, &[]);
+        }
+        Ok(())
     }
 
     /// One packet of one client.
@@ -169,6 +199,10 @@ impl Control {
         };
         match ask {
             Ask::Inspect => wishes.push(Wish::Inspect(number)),
+            Ask::Line => {
+                client.brings = true;
+                return self.admit_brought(packet.fds.into_iter().next());
+            }
             Ask::Home => client.hand_out(self.home.as_ref())?,
             Ask::Exec { .. } | Ask::Attach { .. } if !has_room => {
                 let why = "too many are at work in it or look on".to_owned();
@@ -195,7 +229,10 @@ impl Control {
                             program: program.clone(),
                         });
                         client.exec = Some(SeenExec { exec, program });
-                        client.line.say(&Say::Started { exec }, &[])?;
+                        // Whoever is told when it runs need not hear that it will.
+                        if !confirm {
+                            client.line.say(&Say::Started { exec }, &[])?;
+                        }
                     }
                     Err(error) => {
                         let why = match error.kind() {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::sys::socket::connect;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, connect, socketpair};
 use tokio::io::Interest;
 use tokio::net::UnixDatagram;
 use tokio::time::{sleep, timeout};
@@ -61,6 +61,21 @@ impl Conversation {
         let line = call(runtime, id).await.map_err(unreachable)?;
         let id = id.clone();
         Ok(Self { id, line })
+    }
+
+    /// One more line to the same session, brought there over this one: nobody is looked at again, and
+    /// it stays open however long nothing is said.
+    pub async fn another(&self) -> Result<Self, AskError> {
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let pair = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, flags);
+        let (ours, theirs) = pair.map_err(|error| AskError::Streams(error.into()))?;
+        let along = [theirs.as_raw_fd()];
+        self.within(PATIENCE, self.ask(&Ask::Line, &along)).await?;
+        let ours = UnixDatagram::from_std(ours.into()).map_err(AskError::Streams)?;
+        Ok(Self {
+            id: self.id.clone(),
+            line: Line::new(ours),
+        })
     }
 
     fn lost(&self, source: io::Error) -> AskError {

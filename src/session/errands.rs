@@ -1,7 +1,7 @@
 //! Requests made ready to be carried out: checked, and in the words of whoever does it.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -89,11 +89,7 @@ fn words(file: Option<OwnedFd>, most: u64) -> io::Result<Vec<u8>> {
     // Only files in memory can be asked this, and only those are sure to be read without waiting.
     fcntl(&words, FcntlArg::F_GET_SEALS)
         .map_err(|_| odd("its words are not in a file in memory"))?;
-    let mut file = File::from(words);
-    let mut bytes = Vec::new();
-    file.rewind()?;
-    file.take(most).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    sandbox::read_words(words, most)
 }
 
 /// The value of a secret.

@@ -33,7 +33,7 @@ pub(super) fn most_clients() -> usize {
 impl Client {
     /// Whether it is rightly quiet, for hours if need be.
     fn stays(&self) -> bool {
-        self.exec.is_some() || self.attached || self.waits || self.is_kept
+        self.exec.is_some() || self.attached || self.waits || self.brings || self.is_kept
     }
 }
 

@@ -71,6 +71,8 @@ pub(super) struct Network {
     programs: HashMap<u64, String>,
     /// No connection's program is looked for before.
     rests_until: Option<Instant>,
+    /// Room for what the gateway says.
+    packet: Vec<u8>,
     pub(super) refused: Vec<RefusedHost>,
     totals: Option<Totals>,
 }
@@ -163,12 +165,9 @@ impl Network {
     /// Hears what the gateway has to say by now.
     pub(super) fn progress(&mut self, running: &Running, diary: &mut Diary) {
         while let Some(gateway) = &self.gateway {
-            let mut packet = vec![0; LONGEST];
-            match recv(
-                gateway.line.as_raw_fd(),
-                &mut packet,
-                MsgFlags::MSG_DONTWAIT,
-            ) {
+            let packet = &mut self.packet;
+            packet.resize(LONGEST, 0);
+            match recv(gateway.line.as_raw_fd(), packet, MsgFlags::MSG_DONTWAIT) {
                 Ok(0) => self.lost(running, diary),
                 Ok(length) => {
                     // Another version cannot be at the other end; what is odd is nobody's harm.

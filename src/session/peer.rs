@@ -2,6 +2,7 @@
 //! program in a box has its user's number too, and must not get out by asking for a mount.
 
 use std::fs;
+use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 
@@ -10,8 +11,8 @@ use nix::sys::socket::{getsockopt, sockopt};
 
 use super::talk::Line;
 
-/// Why somebody may not; nothing when they may.
-pub(super) fn refusal(line: &Line) -> Option<&'static str> {
+/// Why somebody may not; nothing when they may. `ours` is what a caller is compared with.
+pub(super) fn refusal(line: &Line, ours: &Standing) -> Option<&'static str> {
     const STRANGER: &str = "the session is somebody else's";
     const BOXED: &str = "the caller is in a box, or cannot be looked at";
     const CONFINED: &str = "the caller is confined more narrowly than whoever started the session, and could leave \
@@ -23,17 +24,13 @@ pub(super) fn refusal(line: &Line) -> Option<&'static str> {
     if peer.uid() != me && peer.uid() != 0 {
         return Some(STRANGER);
     }
-    let pid = peer.pid().to_string();
-    let same = |kind: &str| {
-        let (theirs, ours) = (namespace(&pid, kind), namespace("self", kind));
-        theirs.is_some() && theirs == ours
-    };
+    let theirs = Standing::of(&peer.pid().to_string());
     // Another view of the files, or rights in a user namespace of its own: that is a box, ours or
     // somebody else's. Its paths would not be ours either.
-    if !same("user") || !same("mnt") {
+    if theirs.namespaces.is_none() || theirs.namespaces != ours.namespaces {
         return Some(BOXED);
     }
-    match (Confinement::of(&pid), Confinement::of("self")) {
+    match (theirs.confinement, ours.confinement) {
         (Some(theirs), Some(ours)) if theirs.is_within(&ours) => {}
         _ => return Some(CONFINED),
     }
@@ -44,13 +41,37 @@ pub(super) fn refusal(line: &Line) -> Option<&'static str> {
     }
 }
 
+/// Where a process stands.
+#[derive(Debug)]
+pub(super) struct Standing {
+    /// Those of users and of mounts.
+    namespaces: Option<[(u64, u64); 2]>,
+    confinement: Option<Confinement>,
+}
+
+impl Standing {
+    /// The supervisor's, which stays what it is: it never leaves a namespace, and is never confined
+    /// more narrowly.
+    pub(super) fn own() -> Self {
+        Self::of("self")
+    }
+
+    fn of(pid: &str) -> Self {
+        let namespaces = namespace(pid, "user").zip(namespace(pid, "mnt"));
+        Self {
+            namespaces: namespaces.map(<[_; 2]>::from),
+            confinement: Confinement::of(pid),
+        }
+    }
+}
+
 fn namespace(pid: &str, kind: &str) -> Option<(u64, u64)> {
     let found = fs::metadata(format!("/proc/{pid}/ns/{kind}")).ok()?;
     Some((found.dev(), found.ino()))
 }
 
 /// What the kernel tells of a process that others have walled in.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct Confinement {
     no_new_privileges: u64,
     filters: u64,
@@ -58,7 +79,10 @@ struct Confinement {
 
 impl Confinement {
     fn of(pid: &str) -> Option<Self> {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        // As long as it can be; the kernel writes all of it anew for every piece that is read.
+        let mut status = String::with_capacity(8 << 10);
+        let mut file = fs::File::open(format!("/proc/{pid}/status")).ok()?;
+        file.read_to_string(&mut status).ok()?;
         let field = |name: &str| -> Option<u64> {
             let line = status.lines().find_map(|line| line.strip_prefix(name))?;
             line.trim().parse().ok()

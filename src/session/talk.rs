@@ -39,6 +39,8 @@ pub(super) enum Ask {
         #[serde(default)]
         only_env: bool,
     },
+    /// Talk over this line as well, which comes along; whoever brings lines may be silent in between.
+    Line,
     /// To the program that was started on this connection, or to the session's own.
     Signal {
         signal: i32,

@@ -85,7 +85,8 @@ impl Statx {
     };
 
     fn of(dir: RawFd, name: &CStr, flags: i32) -> Result<Self, Errno> {
-        const TYPE_MODE_LINKS_INO_MOUNT: u32 = 0x1 | 0x2 | 0x4 | 0x100 | 0x1000;
+        const TYPE_MODE_LINKS: u32 = 0x1 | 0x2 | 0x4;
+        const OWNERS_INO_MOUNT: u32 = 0x8 | 0x10 | 0x100 | 0x1000;
         let mut raw = Self::EMPTY;
         // SAFETY: `name` ends with NUL and `raw` has the 256 bytes the kernel writes. A wrong
         // descriptor number gives EBADF.
@@ -95,7 +96,7 @@ impl Statx {
                 dir,
                 name.as_ptr(),
                 flags | libc::AT_NO_AUTOMOUNT,
-                TYPE_MODE_LINKS_INO_MOUNT | Self::BORN,
+                TYPE_MODE_LINKS | OWNERS_INO_MOUNT | Self::BORN,
                 &raw mut raw,
             )
         };
@@ -119,6 +120,40 @@ pub(crate) fn identify(dir: RawFd, name: &CStr, flags: i32) -> Result<Identity, 
         links: raw.nlink,
         born: (raw.mask & Statx::BORN != 0).then_some((raw.born_seconds, raw.born_nanoseconds)),
     })
+}
+
+/// What the kernel remembers of an open file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Remembered {
+    pub(crate) device: (u32, u32),
+    pub(crate) inode: u64,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) mode: u32,
+}
+
+/// What is known of an open file without asking the disk or the server it lies on.
+pub(crate) fn remembered(fd: BorrowedFd<'_>) -> Result<Remembered, Errno> {
+    const DO_NOT_ASK: i32 = 0x4000;
+    let raw = Statx::of(fd.as_raw_fd(), c"", libc::AT_EMPTY_PATH | DO_NOT_ASK)?;
+    Ok(Remembered {
+        device: (raw.dev_major, raw.dev_minor),
+        inode: raw.ino,
+        uid: raw.uid,
+        gid: raw.gid,
+        mode: raw.mode.into(),
+    })
+}
+
+/// Opens a path for reference only, with no link in it, and only if the kernel needs nobody to find it:
+/// EAGAIN where it would have to ask.
+pub(crate) fn open_if_known(path: &std::path::Path) -> Result<std::os::fd::OwnedFd, Errno> {
+    use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
+    const CACHED: u64 = 0x20;
+    let how = OpenHow::new()
+        .flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
+        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::from_bits_retain(CACHED));
+    openat2(AT_FDCWD, path, how)
 }
 
 /// Whether something is mounted exactly here.

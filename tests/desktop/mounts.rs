@@ -277,3 +277,40 @@ fn m10_m11_files_and_folders_that_are_not_there() {
     assert_eq!(mode & 0o7777, 0o700);
     assert!(!exists(&ground.world.path("gone")) && !exists(Path::new("/no-such-top")));
 }
+
+#[test]
+fn every_command_finds_its_folder_as_it_is_now() {
+    let ground = Ground::booted();
+    let mut app = ground.app();
+    let folder = ground.folder("w");
+    let elsewhere = ground.folder("elsewhere");
+    std::fs::write(elsewhere.join("file"), "elsewhere\n").unwrap();
+    let mounts = json!({"w": mount(&folder, "rw")});
+    let mut shows = |what: &str| {
+        // Twice, because the second finds what the first has left.
+        for _ in 0..2 {
+            let done = over(&ground, &mut app, mounts.clone(), "cat mnt/w/file");
+            assert_eq!(done.ok(), what);
+        }
+    };
+    shows("of the user\n");
+    // Another folder of the same name.
+    let moved = ground.world.path("moved");
+    std::fs::rename(&folder, &moved).unwrap();
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("file"), "new\n").unwrap();
+    shows("new\n");
+    // A link in its place.
+    std::fs::remove_dir_all(&folder).unwrap();
+    symlink(&elsewhere, &folder).unwrap();
+    shows("elsewhere\n");
+    // The first one again.
+    std::fs::remove_file(&folder).unwrap();
+    std::fs::rename(&moved, &folder).unwrap();
+    shows("of the user\n");
+    // And none.
+    std::fs::rename(&folder, &moved).unwrap();
+    let none = json!({"w": mount(&folder, "ro")});
+    let (failed, said) = tried(&ground, &mut app, none, "ls mnt");
+    assert_eq!((failed, said.as_str()), (vec!["w".to_owned()], ""));
+}

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use nix::sys::socket::{
     AddressFamily, Backlog, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, bind, connect,
-    listen, recv, send, sendmsg, setsockopt, socket, sockopt,
+    listen, recv, send, sendmsg, setsockopt, socket, socketpair, sockopt,
 };
 
-use crate::ground::Ground;
+use crate::ground::{Ground, eventually};
 
 fn new() -> OwnedFd {
     socket(
@@ -256,4 +256,65 @@ fn programs_of_those_who_left_do_not_pile_up() {
         crate::watch::children(first).len() == 1
     });
     goes_on(&ground, &id);
+}
+
+#[test]
+fn lines_that_are_brought_are_lines_like_others() {
+    let ground = Ground::new();
+    let id = ground.sleeper("s");
+    let supervisor = ground.supervisor(&id);
+    let before = open_files(supervisor);
+    let first = call(&ground, &id);
+    let bring = |line: &OwnedFd, brought: &OwnedFd| {
+        say_with(line, b"{\"ask\":\"line\"}", &[brought.as_raw_fd()]);
+    };
+    let pair = || {
+        // This end waits when there is nothing to hear, and that one must not.
+        let kind = SockType::SeqPacket;
+        socketpair(AddressFamily::Unix, kind, None, SockFlag::SOCK_CLOEXEC).unwrap()
+    };
+    // One after the other over the same line, and one over one that was brought itself.
+    let mut last = first;
+    for _ in 0..3 {
+        let (ours, theirs) = pair();
+        bring(&last, &theirs);
+        assert!(say(&ours, b"{\"ask\":\"inspect\"}"));
+        assert!(hear(&ours).contains("seen"));
+        drop(theirs);
+        last = ours;
+    }
+    // What is no line is not listened to.
+    let (read, write) = nix::unistd::pipe().unwrap();
+    let folder = OwnedFd::from(std::fs::File::open("/").unwrap());
+    let (stream, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+    for odd in [
+        read,
+        write,
+        folder,
+        stream.into(),
+        listener(&ground.world.path("l")),
+    ] {
+        bring(&last, &odd);
+    }
+    assert!(say(&last, b"{\"ask\":\"inspect\"}"));
+    assert!(hear(&last).contains("seen"));
+    // Nor is nothing at all.
+    assert!(say(&last, b"{\"ask\":\"line\"}"));
+    assert_eq!(hear(&last), "");
+    goes_on(&ground, &id);
+    drop(last);
+    // More than there are places for: they make room for others, as those who come by themselves do.
+    let last = call(&ground, &id);
+    let brought: Vec<_> = (0..400)
+        .map(|_| {
+            let (ours, theirs) = pair();
+            bring(&last, &theirs);
+            ours
+        })
+        .collect();
+    eventually("there is room", || ground.exec(&id, &["true"]).code == 0);
+    drop((last, brought));
+    eventually("all of them are let go", || {
+        open_files(supervisor) <= before
+    });
 }
