@@ -70,6 +70,7 @@ desktop-test: build ## a day of Claude Desktop: 50 sessions, 2 000 commands, cra
 	@packaging/test-setup.sh
 	@COWORK_BIN='$(CURDIR)/.build/cowork-linux' COWORK_TEST_DESKTOP_SESSIONS=50 COWORK_TEST_DESKTOP_COMMANDS=2000 \
 		COWORK_TEST_RACES=1000 timeout -k 10 20m cargo test --locked --test desktop -- --nocapture
+	@COWORK_BIN='$(CURDIR)/.build/cowork-linux' timeout -k 10 5m cargo test --locked --test desktop alone_for -- --ignored
 
 interrupted-test: build ## kill -9 at every system call of every change of a session; some minutes
 	@COWORK_BIN='$(CURDIR)/.build/cowork-linux' COWORK_TEST_MOMENTS=all \

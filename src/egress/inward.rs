@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
 use super::line::packets;
+use super::relay;
 use crate::sys;
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -63,7 +64,7 @@ impl Inward {
         match stream.take_error()? {
             Some(error) => Err(error),
             None => {
-                let _ = stream.set_nodelay(true);
+                relay::of_the_box(&stream);
                 Ok(stream)
             }
         }

@@ -8,13 +8,19 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use nix::fcntl::{FcntlArg, OFlag, SpliceFFlags, fcntl, splice};
-use tokio::io::Interest;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::socket::{setsockopt, sockopt};
 use tokio::net::TcpStream;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::accounts::Entry;
 use super::gate::Outside;
+
+mod end;
+mod place;
+use end::End;
+use place::Place;
 
 /// Nothing moved for so long, either way.
 const IDLE: Duration = Duration::from_secs(60 * 60);
@@ -22,6 +28,13 @@ const PIECE: usize = 64 << 10;
 /// So many full pieces in a row are worth a pipe.
 const MUCH: u32 = 4;
 const PIPE: usize = 1 << 20;
+/// After so much others have their turn.
+const TURN: usize = 4 << 20;
+/// Faster than this comes what is on the same computer.
+const SOON: Duration = Duration::from_millis(10);
+/// What may wait for a box on its side of a connection, half of what the kernel counts. It takes what it is given
+/// at once; with more the bytes would have left the processor's cache by then.
+const WAITING: usize = 192 << 10;
 /// A pipe that nothing came through for so long is given back.
 const QUIET: Duration = Duration::from_secs(1);
 /// The kernel gives each user so many pages for pipes, and small ones to whoever has more.
@@ -36,6 +49,9 @@ thread_local! {
 /// changed. `first` was read from the inside already.
 pub(super) async fn relay(inside: TcpStream, outside: Outside, first: &[u8]) {
     let Outside { stream, entry } = outside;
+    let (Ok(inside), Ok(stream)) = (End::new(inside), End::new(stream)) else {
+        return;
+    };
     let moved = Cell::new(Instant::now());
     let there = Way {
         entry: &entry,
@@ -64,8 +80,18 @@ pub(super) async fn relay(inside: TcpStream, outside: Outside, first: &[u8]) {
 }
 
 /// The other side hears a reset instead of an end.
-pub(super) fn reset(stream: &TcpStream) {
-    let _ = stream.set_zero_linger();
+pub(super) fn reset(stream: &impl AsFd) {
+    let at_once = libc::linger {
+        l_onoff: 1,
+        l_linger: 0,
+    };
+    let _ = setsockopt(&stream.as_fd(), sockopt::Linger, &at_once);
+}
+
+/// What is done to the stream of a program in a box: small words go at once, and few wait.
+pub(super) fn of_the_box(stream: &TcpStream) {
+    let _ = stream.set_nodelay(true);
+    let _ = setsockopt(stream, sockopt::SndBuf, &WAITING);
 }
 
 async fn idle(moved: &Cell<Instant>) {
@@ -91,8 +117,8 @@ enum Got {
 }
 
 impl Way<'_> {
-    async fn pass(&self, from: &TcpStream, to: &TcpStream, first: &[u8]) -> io::Result<()> {
-        write_all(to, first).await?;
+    async fn pass(&self, from: &End, to: &End, first: &[u8]) -> io::Result<()> {
+        to.write_all(first).await?;
         self.counted(first.len()).await;
         let mut full = 0;
         loop {
@@ -101,7 +127,7 @@ impl Way<'_> {
                 Got::Nothing => continue,
                 Got::End => break,
                 Got::Bytes(count, rest) => {
-                    write_all(to, &rest).await?;
+                    to.write_all(&rest).await?;
                     self.counted(count).await;
                     full = if count == PIECE { full + 1 } else { 0 };
                 }
@@ -115,11 +141,11 @@ impl Way<'_> {
                 }
             }
         }
-        shutdown(to)
+        to.shutdown()
     }
 
     /// Reads once and writes what can be written at once.
-    fn look(&self, from: &TcpStream, to: &TcpStream) -> io::Result<Got> {
+    fn look(&self, from: &End, to: &End) -> io::Result<Got> {
         let most = self.entry.piece().unwrap_or(PIECE);
         BUFFER.with_borrow_mut(|buffer| {
             let count = match from.try_read(&mut buffer[..most]) {
@@ -146,21 +172,11 @@ impl Way<'_> {
     }
 
     /// Moves pages through a pipe: true at the end of the stream, false when it has gone quiet.
-    async fn pour(&self, from: &TcpStream, to: &TcpStream, pipe: &Pipe) -> io::Result<bool> {
-        let flags = SpliceFFlags::SPLICE_F_NONBLOCK | SpliceFFlags::SPLICE_F_MOVE;
+    async fn pour(&self, from: &End, to: &End, pipe: &Pipe) -> io::Result<bool> {
+        let place = Place::take();
+        let (mut in_turn, mut began) = (0, Instant::now());
         loop {
-            // The pipe is empty here, so that only the stream can be what is not ready.
-            let taken = from.try_io(Interest::READABLE, || {
-                Ok(splice(
-                    from.as_fd(),
-                    None,
-                    pipe.write.as_fd(),
-                    None,
-                    PIPE,
-                    flags,
-                )?)
-            });
-            let mut held = match taken {
+            let mut held = match from.try_pour_into(&pipe.write, PIPE) {
                 Ok(0) => return Ok(true),
                 Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -173,18 +189,9 @@ impl Way<'_> {
                 Err(error) => return Err(error),
             };
             self.counted(held).await;
+            in_turn += held;
             while held > 0 {
-                let given = to.try_io(Interest::WRITABLE, || {
-                    Ok(splice(
-                        pipe.read.as_fd(),
-                        None,
-                        to.as_fd(),
-                        None,
-                        held,
-                        flags,
-                    )?)
-                });
-                match given {
+                match to.try_pour_from(&pipe.read, held) {
                     Ok(count) => held -= count,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         to.writable().await?;
@@ -192,30 +199,15 @@ impl Way<'_> {
                     Err(error) => return Err(error),
                 }
             }
+            if in_turn >= TURN {
+                match began.elapsed() < SOON {
+                    true => place.stay(to.processor()),
+                    false => place.leave(),
+                }
+                yield_now().await;
+                (in_turn, began) = (0, Instant::now());
+            }
         }
-    }
-}
-
-async fn write_all(to: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        to.writable().await?;
-        match to.try_write(bytes) {
-            Ok(count) => bytes = &bytes[count..],
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-/// Says that nothing more comes; the other direction goes on.
-fn shutdown(to: &TcpStream) -> io::Result<()> {
-    use nix::sys::socket::{Shutdown, shutdown};
-    use std::os::fd::AsRawFd;
-    match shutdown(to.as_raw_fd(), Shutdown::Write) {
-        // The other side is gone already, which the other direction will notice.
-        Ok(()) | Err(nix::errno::Errno::ENOTCONN) => Ok(()),
-        Err(error) => Err(error.into()),
     }
 }
 

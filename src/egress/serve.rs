@@ -83,7 +83,7 @@ where
             relay::reset(&stream);
             continue;
         }
-        let _ = stream.set_nodelay(true);
+        relay::of_the_box(&stream);
         let place = Place::take(&inside);
         let served = one(stream, from, Rc::clone(&gate));
         spawn_local(async move {

@@ -1,13 +1,15 @@
-//! The one thing a fresh network namespace needs: its loopback device switched on.
+//! Sockets: the loopback device of a fresh network namespace, where a redirected connection was meant to go, and waiting.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrStorage, getsockname, getsockopt, socket, sockopt,
 };
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 use super::check;
 
@@ -57,4 +59,29 @@ pub(crate) fn original_destination(stream: &impl AsFd) -> io::Result<SocketAddr>
         (Err(Errno::ENOENT | Errno::ENOPROTOOPT | Errno::EOPNOTSUPP), Some(here)) => Ok(here),
         (meant, _) => Ok(meant?),
     }
+}
+
+/// A stream that is waited for in this way and no other.
+pub(crate) fn awaited(stream: TcpStream, interest: Interest) -> io::Result<AsyncFd<TcpStream>> {
+    // SAFETY: the stream owns its descriptor, which stays the same and open as long as it does.
+    let registered = unsafe { AsyncFd::register_with_interest(stream, interest) };
+    Ok(registered?)
+}
+
+/// The processor that handled what came in last.
+pub(crate) fn last_processor(stream: &TcpStream) -> Option<usize> {
+    let mut number: libc::c_int = -1;
+    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: number and length live through the call, and the length is that of the number.
+    let ret = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_INCOMING_CPU,
+            (&raw mut number).cast(),
+            &raw mut length,
+        )
+    };
+    check(ret.into()).ok()?;
+    usize::try_from(number).ok()
 }

@@ -163,6 +163,7 @@ struct Contestant {
     answers: BufReader<std::process::ChildStdout>,
     others: Vec<Child>,
     down: Vec<f64>,
+    up: Vec<f64>,
     trip: Vec<f64>,
     connect: Vec<f64>,
 }
@@ -181,6 +182,7 @@ impl Contestant {
             answers,
             others: Vec::new(),
             down: Vec::new(),
+            up: Vec::new(),
             trip: Vec::new(),
             connect: Vec::new(),
         })
@@ -205,10 +207,16 @@ impl Contestant {
     }
 
     fn measure(&mut self) -> Answer<()> {
-        for (word, which) in [("down", 0), ("trip", 1), ("connect", 2)] {
+        for word in ["down", "up", "trip", "connect"] {
             self.say(word)?;
             let number = self.hear()?;
-            [&mut self.down, &mut self.trip, &mut self.connect][which].push(number);
+            let measured = match word {
+                "down" => &mut self.down,
+                "up" => &mut self.up,
+                "trip" => &mut self.trip,
+                _ => &mut self.connect,
+            };
+            measured.push(number);
         }
         Ok(())
     }
@@ -232,30 +240,35 @@ fn median(numbers: &mut [f64]) -> f64 {
 
 fn print(contestants: &mut [Contestant], times: usize) -> Answer<()> {
     println!(
-        "{times} rounds of {MEGABYTES} MB, {ROUND_TRIPS} round trips and {CONNECTIONS} connections each"
+        "{times} rounds of {MEGABYTES} MB down and up, {ROUND_TRIPS} round trips and {CONNECTIONS} connections each"
     );
     let mut table = Table::new(&[
         "",
-        "MB/s",
+        "MB/s down",
+        "/ no box",
+        "MB/s up",
         "/ no box",
         "round trip us",
         "added",
         "connect us",
     ]);
-    let mut base = (0.0, 0.0);
+    let mut base = (0.0, 0.0, 0.0);
     for contestant in contestants {
         let down = median(&mut contestant.down);
+        let up = median(&mut contestant.up);
         let trip = median(&mut contestant.trip);
         let connect = median(&mut contestant.connect);
         if contestant.name == "no box" {
-            base = (down, trip);
+            base = (down, up, trip);
         }
         table.row([
             contestant.name.to_owned(),
             format!("{down:.0}"),
             format!("{:.2}", down / base.0),
+            format!("{up:.0}"),
+            format!("{:.2}", up / base.1),
             format!("{trip:.1}"),
-            format!("{:.1}", trip - base.1),
+            format!("{:.1}", trip - base.2),
             format!("{connect:.0}"),
         ]);
     }
@@ -265,7 +278,7 @@ fn print(contestants: &mut [Contestant], times: usize) -> Answer<()> {
 }
 
 /// An address of this host that is not loopback, and a server there: the first byte of a connection
-/// says whether it sends or echoes.
+/// says whether it sends, takes or echoes.
 fn serve() -> Answer<SocketAddr> {
     // Nothing is sent; the kernel says which address it would send from.
     let probe = UdpSocket::bind("0.0.0.0:0")?;
@@ -296,6 +309,16 @@ fn served(mut stream: TcpStream) -> std::io::Result<()> {
                 stream.write_all(&piece)?;
             }
         }
+        b'u' => {
+            let (mut piece, mut got) = (vec![0; 1 << 20], 0);
+            while got < MEGABYTES << 20 {
+                match stream.read(&mut piece)? {
+                    0 => return Ok(()),
+                    count => got += count as u64,
+                }
+            }
+            stream.write_all(b"k")?;
+        }
         _ => {
             let mut byte = [0];
             while stream.read_exact(&mut byte).is_ok() {
@@ -325,6 +348,18 @@ fn client(way: &str, host: SocketAddr) -> Answer<()> {
                 if got != MEGABYTES << 20 {
                     return Err(format!("{got} bytes came").into());
                 }
+                MEGABYTES as f64 / start.elapsed().as_secs_f64()
+            }
+            "up" => {
+                let mut stream = reach(way, host)?;
+                stream.write_all(b"u")?;
+                let piece = vec![7; 1 << 20];
+                let start = Instant::now();
+                for _ in 0..MEGABYTES {
+                    stream.write_all(&piece)?;
+                }
+                // It has come when the other side says so.
+                stream.read_exact(&mut [0])?;
                 MEGABYTES as f64 / start.elapsed().as_secs_f64()
             }
             "trip" => {

@@ -253,3 +253,41 @@ fn a_helper_without_an_app_goes_on() {
     assert_eq!(ground.app().run(ground.sh("a", "echo on")).ok(), "on\n");
     crate::watch::send(ground.pid(), Signal::SIGTERM);
 }
+
+#[test]
+#[ignore = "takes a minute: make desktop-test"]
+fn alone_for_a_minute_where_nobody_tells_that_the_app_is_gone() {
+    let mut ground = Ground::bare();
+    // As a service of systemd's: its standard input is nobody's.
+    let helping = ground.helping();
+    let mut command = Command::new("sh");
+    let words = std::iter::once(helping.get_program()).chain(helping.get_args());
+    command
+        .args(["-c", "exec \"$@\" </dev/null", "sh"])
+        .args(words);
+    ground.surround(&mut command);
+    ground.start_as(&mut command);
+    ground.boots();
+    let mut app = ground.app();
+    app.line
+        .spawn(ground.sh("p", "trap '' TERM HUP; echo up; exec sleep 1000"));
+    app.events.says("p", "up\n");
+    let others = || {
+        let mut all = ground.processes();
+        all.retain(|pid| *pid != ground.pid());
+        all
+    };
+    assert!(!others().is_empty());
+    drop(app);
+    let began = Instant::now();
+    while !others().is_empty() && began.elapsed() < Duration::from_secs(120) {
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    let taken = began.elapsed().as_secs();
+    assert!((55..90).contains(&taken), "{taken} s, {:?}", others());
+    // The helper itself stays, for the next start of the app.
+    ground.boots();
+    ground.app().run(ground.sh("again", "echo again")).ok();
+    // Until it is told to go.
+    crate::watch::send(ground.pid(), Signal::SIGTERM);
+}
