@@ -14,7 +14,7 @@ bubblewrap = $(patsubst ~/%,$(HOME)/%,$(BUBBLEWRAP))
 scripts = .ci/run $(wildcard packaging/*.sh packaging/*/*.sh)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test vm-test lint bench sessions-test interrupted-test egress-test desktop-test fuzz bubblewrap-suite install clean
+.PHONY: help build run test release-test vm-test lint bench sessions-test interrupted-test egress-test desktop-test fuzz bubblewrap-suite install clean
 
 help: ## this list
 	@echo 'cowork-linux: puts an AI coding agent in a box on Linux'
@@ -34,6 +34,10 @@ run: build ## a ten-line tour of a box; or CMD="..." [MOUNT=dir]
 test: lint ## everything: lint, then the tests as an ordinary user and as root
 	@packaging/test-setup.sh
 	@packaging/test-as-user.sh
+
+release-test: build ## the same tests with the binary as it is released: static, optimised
+	@packaging/test-setup.sh
+	@COWORK_BIN='$(CURDIR)/.build/cowork-linux' packaging/test-as-user.sh
 
 vm-test: build ## the limits that the kernel holds, in a virtual machine with systemd and cgroup v2; the first time as root
 	@packaging/vm-test.sh

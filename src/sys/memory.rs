@@ -2,6 +2,11 @@
 
 use std::io;
 
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+use nix::unistd::read;
+
 /// Turns a byte into another, so that what is looked for is not itself found.
 const MASK: u8 = 0x5a;
 
@@ -13,7 +18,11 @@ const MASK: u8 = 0x5a;
 pub(crate) fn forget_everywhere(texts: &[Vec<u8>]) -> io::Result<()> {
     let masked = |text: &Vec<u8>| text.iter().map(|byte| byte ^ MASK).collect::<Vec<u8>>();
     let masked: Vec<Vec<u8>> = texts.iter().map(masked).collect();
-    for (start, end) in writable()? {
+    let mut text = [0; LONGEST];
+    // From here on nothing is taken from the heap or given back to it: a piece that the kernel has just
+    // named could be gone again.
+    let maps = maps(&mut text)?;
+    for (start, end) in writable(maps) {
         for text in masked.iter().filter(|text| !text.is_empty()) {
             forget(start, end, text);
         }
@@ -21,17 +30,36 @@ pub(crate) fn forget_everywhere(texts: &[Vec<u8>]) -> io::Result<()> {
     Ok(())
 }
 
+/// Longer than the kernel's list of this program's memory ever is.
+const LONGEST: usize = 64 << 10;
+
+/// The kernel's list of this process's memory.
+fn maps(text: &mut [u8]) -> io::Result<&str> {
+    let file = open(
+        "/proc/self/maps",
+        OFlag::O_RDONLY | OFlag::O_CLOEXEC,
+        Mode::empty(),
+    )?;
+    let mut length = 0;
+    loop {
+        match read(&file, &mut text[length..])? {
+            0 if length == text.len() => return Err(Errno::EFBIG.into()),
+            0 => break,
+            more => length += more,
+        }
+    }
+    str::from_utf8(&text[..length]).map_err(|_| Errno::EILSEQ.into())
+}
+
 /// Where this process can write and nobody else sees it.
-fn writable() -> io::Result<Vec<(usize, usize)>> {
-    let maps = std::fs::read_to_string("/proc/self/maps")?;
-    let private = maps.lines().filter_map(|line| {
+fn writable(maps: &str) -> impl Iterator<Item = (usize, usize)> {
+    maps.lines().filter_map(|line| {
         let mut words = line.split_ascii_whitespace();
         let (range, rights) = (words.next()?, words.next()?);
         let (start, end) = range.split_once('-')?;
         let number = |text| usize::from_str_radix(text, 16).ok();
         (rights == "rw-p").then_some((number(start)?, number(end)?))
-    });
-    Ok(private.collect())
+    })
 }
 
 fn forget(start: usize, end: usize, masked: &[u8]) {
@@ -58,5 +86,22 @@ fn forget(start: usize, end: usize, masked: &[u8]) {
             }
         }
         at = place + 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_whole_or_an_error() {
+        let mut room = [0; LONGEST];
+        let all = maps(&mut room).unwrap().to_owned();
+        assert!(all.contains("[stack]") && all.ends_with('\n'));
+        let here = &raw const room as usize;
+        let mut found = writable(&all).filter(|(start, end)| (*start..*end).contains(&here));
+        assert!(found.next().is_some(), "{all}");
+        let error = maps(&mut [0; 100]).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EFBIG));
     }
 }

@@ -142,6 +142,29 @@ fn a_secret_does_not_go_where_it_could_be_read() {
     );
 }
 
+/// What is to be forgotten is looked for in all of the first process's memory, however that lies.
+#[test]
+fn a_secret_keeps_no_program_from_starting() {
+    let ground = Ground::new();
+    const TOKEN: &str = "CLAUDE_CODE_OAUTH_TOKEN";
+    let secret = format!("{TOKEN}@api.anthropic.com");
+    for size in (0..2_000).step_by(250) {
+        let padding = format!("PADDING={}", "x".repeat(size));
+        let flags = [
+            "--profile",
+            "cowork",
+            "--env",
+            &padding,
+            "--secret",
+            &secret,
+        ];
+        let host = ["--allow-host", "api.anthropic.com:443"];
+        let mut command = ground.running(&[&flags[..], &host].concat());
+        command.env(TOKEN, secret_value()).arg("true");
+        Ran::of(&mut command).ok();
+    }
+}
+
 /// Only the host that was named has its TLS ended; others get theirs from end to end.
 #[test]
 fn tls_of_other_hosts_is_not_touched() {
