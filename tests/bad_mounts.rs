@@ -47,7 +47,7 @@ fn what_is_not_a_folder_cannot_be_mounted() {
         ("a", "its links lead in a circle"),
         (below.to_str().unwrap(), "Not a directory"),
         ("/dev/null", "it is a device"),
-        (long.as_str(), "File name too long"),
+        (long.as_str(), "name too long"),
     ] {
         refused(&world, &mut mount(&world, name), "cannot mount", because);
     }

@@ -2,6 +2,7 @@
 //! a form that does not fit. Nothing here decides anything.
 
 pub(crate) mod at;
+pub(crate) mod awaited;
 pub(crate) mod capabilities;
 pub(crate) mod fds;
 pub(crate) mod heap;

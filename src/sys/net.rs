@@ -1,4 +1,4 @@
-//! Sockets: the loopback device of a fresh network namespace, where a redirected connection was meant to go, and waiting.
+//! Sockets: the loopback device of a fresh network namespace, where a connection was meant to go, and where it is.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -8,8 +8,6 @@ use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrStorage, getsockname, getsockopt, socket, sockopt,
 };
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 use super::check;
 
@@ -59,13 +57,6 @@ pub(crate) fn original_destination(stream: &impl AsFd) -> io::Result<SocketAddr>
         (Err(Errno::ENOENT | Errno::ENOPROTOOPT | Errno::EOPNOTSUPP), Some(here)) => Ok(here),
         (meant, _) => Ok(meant?),
     }
-}
-
-/// A stream that is waited for in this way and no other.
-pub(crate) fn awaited(stream: TcpStream, interest: Interest) -> io::Result<AsyncFd<TcpStream>> {
-    // SAFETY: the stream owns its descriptor, which stays the same and open as long as it does.
-    let registered = unsafe { AsyncFd::register_with_interest(stream, interest) };
-    Ok(registered?)
 }
 
 /// The processor that handled what came in last.

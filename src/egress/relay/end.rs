@@ -20,7 +20,7 @@ pub(super) struct End(AsyncFd<TcpStream>);
 impl End {
     pub(super) fn new(stream: tokio::net::TcpStream) -> io::Result<Self> {
         let stream = stream.into_std()?;
-        sys::net::awaited(stream, Interest::READABLE).map(Self)
+        sys::awaited::stream(stream, Interest::READABLE).map(Self)
     }
 
     fn stream(&self) -> &TcpStream {
@@ -62,7 +62,7 @@ impl End {
     pub(super) async fn writable(&self) -> io::Result<()> {
         // The same stream under another number, because each number is waited for once.
         let again = self.stream().try_clone()?;
-        let waiting = sys::net::awaited(again, Interest::WRITABLE)?;
+        let waiting = sys::awaited::stream(again, Interest::WRITABLE)?;
         waiting.writable().await.map(drop)
     }
 
