@@ -30,8 +30,11 @@ fn who_wants_nothing_is_let_go_and_who_waits_is_not() {
     let attached = call(&ground, &id);
     assert!(say(&attached, b"{\"ask\":\"attach\",\"input\":true}"));
     assert!(hear(&attached).contains("attached"));
-    let script = "trap '' TERM; read line; true";
+    let script = "trap '' TERM; echo up; read line; true";
     ground.start(&["--name", "stubborn", "-i"], &["sh", "-c", script]);
+    eventually("it does not listen to anybody", || {
+        ground.say(&["logs", "stubborn"]).out == "up\n"
+    });
     let stopping = call(&ground, "stubborn");
     assert!(say(&stopping, b"{\"ask\":\"stop\",\"grace_ms\":80000000}"));
 
