@@ -200,7 +200,8 @@ impl Control {
         match ask {
             Ask::Inspect => wishes.push(Wish::Inspect(number)),
             Ask::Line => {
-                client.brings = true;
+                // Without room to stay it is let go like others when it is silent, and comes again.
+                client.brings |= has_room;
                 return self.admit_brought(packet.fds.into_iter().next());
             }
             Ask::Home => client.hand_out(self.home.as_ref())?,
